@@ -1,0 +1,46 @@
+"""How a configuration key is declared: by the core and by each plugin, in one form.
+
+`elastiq.config` reads the file by these declarations, and the documentation and the example file
+are checked against them, so that a key exists in one place only.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from typing import Any, Callable, Optional
+
+
+class Kind(enum.Enum):
+    """The type of a key's value, as the reader of the file sees it."""
+
+    TEXT = "text"
+    INT = "whole number"
+    SECONDS = "seconds"  # float, not negative
+    BOOL = "yes or no"  # also 1.0's 0 and 1
+    LIST = "list"  # comma or blank separated -> tuple[str, ...]
+    CHOICE = "choice"
+    LIMIT = "limit"  # whole number above 0, or "unlimited" -> None
+    NUMBER = "number"  # float, not negative
+    TAGS = "tags"  # "Key=Value, Key2=Value2" -> dict[str, str]
+
+
+@dataclass(frozen=True)
+class Option:
+    """One key.
+
+    ``default`` is the typed value that an absent key has. ``unset`` describes in words what an
+    absent key means when the default is None. ``check`` returns a complaint, or an empty string.
+    A ``secret`` is never printed.
+    """
+
+    name: str
+    kind: Kind
+    default: Any = None
+    help: str = ""
+    unit: str = ""
+    choices: tuple[str, ...] = ()
+    required: bool = False
+    secret: bool = False
+    unset: str = ""
+    check: Optional[Callable[[Any], str]] = None

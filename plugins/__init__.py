@@ -1,0 +1,1 @@
+"""Adapters to foreign systems; each is imported only when the configuration names it."""

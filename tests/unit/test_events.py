@@ -1,0 +1,82 @@
+from __future__ import annotations
+
+import threading
+import time
+
+from elastiq.events import EventQueue, RealClock
+
+
+class FakeClock:
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def time(self) -> float:
+        return 1e9 + self.now
+
+    def wait(self, seconds: float) -> None:
+        self.now += seconds
+
+
+def test_actions_run_in_the_order_of_their_times_on_the_virtual_clock() -> None:
+    clock = FakeClock()
+    events = EventQueue(clock, clock.wait)
+    seen: list[tuple[str, float]] = []
+    events.after(5, lambda: seen.append(("b", clock.now)))
+    events.after(2, lambda: seen.append(("a", clock.now)))
+    events.run()
+    assert seen == [("a", 102.0), ("b", 105.0)]
+
+
+def test_a_cancelled_timer_does_not_run_and_cancelling_twice_is_harmless() -> None:
+    clock = FakeClock()
+    events = EventQueue(clock, clock.wait)
+    seen: list[str] = []
+    timer = events.after(1, lambda: seen.append("never"))
+    timer.cancel()
+    timer.cancel()
+    events.run()
+    assert seen == []
+
+
+def test_a_post_from_another_thread_wakes_a_loop_that_waits_for_a_far_timer() -> None:
+    events = EventQueue(RealClock(), longest_pause_s=30)
+    seen: list[str] = []
+    events.after(60, lambda: seen.append("late"))
+
+    def act() -> None:
+        events.post(lambda: seen.append("posted"))
+        events.post(events.stop)
+
+    thread = threading.Timer(0.05, act)
+    thread.start()
+    began = time.monotonic()
+    events.run()
+    thread.join()
+    assert seen == ["posted"]
+    assert time.monotonic() - began < 20
+
+
+def test_an_idle_queue_keeps_running_until_it_is_stopped() -> None:
+    events = EventQueue(RealClock(), longest_pause_s=0.01)
+    thread = threading.Timer(0.1, events.stop)
+    thread.start()
+    events.run()
+    thread.join()
+
+
+def test_an_action_may_schedule_itself_again() -> None:
+    clock = FakeClock()
+    events = EventQueue(clock, clock.wait)
+    times: list[float] = []
+
+    def tick() -> None:
+        times.append(clock.now)
+        if len(times) < 3:
+            events.after(10, tick)
+
+    events.after(10, tick)
+    events.run()
+    assert times == [110.0, 120.0, 130.0]
