@@ -1,0 +1,349 @@
+"""What every `BatchSystem` must do. A plugin's test file subclasses `BatchConformance`:
+
+    class TestHTCondor(BatchConformance):
+        @pytest.fixture
+        def bench(self, tmp_path): ...yield a BatchBench...
+
+The bench sets up situations; the suite looks at them through the contract only.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Optional
+
+import pytest
+
+from elastiq.interfaces import (
+    BatchSystem,
+    Check,
+    DrainMode,
+    DrainOutcome,
+    JobGroup,
+    Resources,
+    SourceError,
+    Worker,
+    WorkerState,
+)
+
+
+class BatchBench(ABC):
+    """A batch system in a state that the test chooses. It starts empty: no job, no worker."""
+
+    batch: BatchSystem
+
+    #: set what the system cannot show to False; the tests of it are then skipped, by name
+    counts_running = True  # JobGroup.running is said
+    says_who_drained = True  # Worker.drained_by is said
+    says_memory = True  # jobs and workers state their memory
+    has_parts = False  # it can answer in part (several schedds): `lose_part` works
+
+    @abstractmethod
+    def submit(self, count: int = 1, cpus: float = 1, memory_mb: Optional[float] = None) -> None:
+        """Let that many jobs of this shape wait."""
+
+    @abstractmethod
+    def hold(self, count: int = 1, cpus: float = 1) -> None:
+        """Let that many jobs be in the queue that must not count as waiting (held)."""
+
+    @abstractmethod
+    def add_worker(self, name: str, address: str, cpus: float = 4, memory_mb: float = 8192) -> str:
+        """Let an idle worker join; returns its name as the batch system says it."""
+
+    @abstractmethod
+    def start_job(self, worker: str, cpus: float = 1) -> None:
+        """Let a job run on this worker, and the queue know it."""
+
+    @abstractmethod
+    def lose_worker(self, worker: str) -> None:
+        """Take the worker away from the list of workers; the queue still has its jobs as running."""
+
+    @abstractmethod
+    def fail_next(self, call: str) -> None:
+        """Let the next call of this method ("jobs", "workers", "drain", "undrain", "jobs_recorded_on")
+        fail as a system fails that cannot be reached."""
+
+    @abstractmethod
+    def garble_next(self, call: str) -> None:
+        """Let the next "jobs" or "workers" be answered with something that is no answer, but with success."""
+
+    @abstractmethod
+    def refuse_next_drain(self) -> None:
+        """Let the next drain be refused (not allowed)."""
+
+    def lose_part(self) -> str:
+        """Let one part of the queue not answer from now on; returns its name (`has_parts`)."""
+        raise NotImplementedError
+
+    # ---- conveniences of the suite
+
+    def worker(self, name: str) -> Worker:
+        """The one worker of that name."""
+        found = [worker for worker in self.batch.workers().workers if worker.name == name]
+        assert len(found) == 1, f"{name}: {found}"
+        return found[0]
+
+    def waiting(self) -> dict[Optional[float], int]:
+        """Waiting jobs by requested cpus, of the groups that a worker could run."""
+        counts: dict[Optional[float], int] = {}
+        for group in self.batch.jobs().groups:
+            if not group.not_eligible and group.waiting:
+                counts[group.request.cpus] = counts.get(group.request.cpus, 0) + group.waiting
+        return counts
+
+
+class BatchConformance:
+    """The contract of `BatchSystem` as tests."""
+
+    # ---- jobs
+
+    def test_an_empty_queue_is_an_answer_and_complete(self, bench: BatchBench) -> None:
+        jobs = bench.batch.jobs()
+        assert sum(group.waiting for group in jobs.groups) == 0
+        assert jobs.complete
+
+    def test_waiting_jobs_are_counted_by_shape(self, bench: BatchBench) -> None:
+        bench.submit(count=3, cpus=1)
+        bench.submit(count=2, cpus=4)
+        assert bench.waiting() == {1: 3, 4: 2}
+
+    def test_jobs_of_one_shape_are_one_group_however_many(self, bench: BatchBench) -> None:
+        bench.submit(count=40, cpus=2)
+        bench.submit(count=60, cpus=2)
+        groups = [group for group in bench.batch.jobs().groups if group.waiting]
+        assert [group.waiting for group in groups] == [100]
+
+    def test_a_group_has_the_same_key_in_every_read(self, bench: BatchBench) -> None:
+        bench.submit(count=1, cpus=2)
+        first = {group.request.cpus: group.key for group in bench.batch.jobs().groups}
+        bench.submit(count=1, cpus=8)
+        bench.submit(count=5, cpus=2)
+        second = {group.request.cpus: group.key for group in bench.batch.jobs().groups}
+        assert second[2] == first[2]
+        assert second[8] != second[2]
+
+    def test_memory_is_part_of_the_shape(self, bench: BatchBench) -> None:
+        if not bench.says_memory:
+            pytest.skip("this system does not say memory")
+        bench.submit(count=2, cpus=1, memory_mb=1000)
+        bench.submit(count=3, cpus=1, memory_mb=30000)
+        shapes = {group.request.memory_mb: group.waiting for group in bench.batch.jobs().groups}
+        assert shapes == {1000: 2, 30000: 3}
+
+    def test_running_jobs_do_not_wait(self, bench: BatchBench) -> None:
+        worker = bench.add_worker("w1", "10.0.0.1")
+        bench.start_job(worker, cpus=1)
+        bench.submit(count=4, cpus=1)
+        assert bench.waiting() == {1: 4}
+
+    def test_running_jobs_are_counted_where_the_system_says_them(self, bench: BatchBench) -> None:
+        if not bench.counts_running:
+            pytest.skip("this system does not count the running jobs of a shape")
+        worker = bench.add_worker("w1", "10.0.0.1")
+        bench.start_job(worker, cpus=1)
+        bench.start_job(worker, cpus=1)
+        bench.submit(count=4, cpus=1)
+        groups = bench.batch.jobs().groups
+        assert sum(group.running or 0 for group in groups) == 2
+        assert sum(group.waiting for group in groups) == 4
+
+    def test_held_jobs_are_no_demand(self, bench: BatchBench) -> None:
+        bench.hold(count=7, cpus=1)
+        bench.submit(count=1, cpus=1)
+        assert bench.waiting() == {1: 1}
+
+    def test_a_queue_that_cannot_be_read_is_unknown_not_empty(self, bench: BatchBench) -> None:
+        bench.submit(count=3)
+        bench.fail_next("jobs")
+        with pytest.raises(SourceError) as caught:
+            bench.batch.jobs()
+        assert str(caught.value).strip() and "\n" not in str(caught.value)
+        assert bench.waiting() == {1: 3}  # and the next good read is good
+
+    def test_nonsense_for_the_queue_is_unknown_not_empty(self, bench: BatchBench) -> None:
+        bench.submit(count=3)
+        bench.garble_next("jobs")
+        with pytest.raises(SourceError):
+            bench.batch.jobs()
+
+    def test_a_queue_that_answers_in_part_says_which_part_is_missing(self, bench: BatchBench) -> None:
+        if not bench.has_parts:
+            pytest.skip("this system answers whole or not at all")
+        part = bench.lose_part()
+        jobs = bench.batch.jobs()
+        assert not jobs.complete
+        assert any(part in missing for missing in jobs.missing)
+
+    # ---- workers
+
+    def test_an_empty_pool_is_an_answer(self, bench: BatchBench) -> None:
+        answer = bench.batch.workers()
+        assert answer.workers == ()
+        assert answer.missing == ()
+
+    def test_a_worker_is_one_row_with_name_address_and_size(self, bench: BatchBench) -> None:
+        name = bench.add_worker("w1", "10.0.0.1", cpus=8, memory_mb=16384)
+        bench.add_worker("w2", "10.0.0.2")
+        assert len(bench.batch.workers().workers) == 2
+        worker = bench.worker(name)
+        assert worker.name == worker.name.lower()
+        assert "10.0.0.1" in worker.addresses
+        assert worker.total.cpus == 8
+        if bench.says_memory:
+            assert worker.total.memory_mb == 16384
+
+    def test_a_worker_without_a_job_is_idle_and_all_free(self, bench: BatchBench) -> None:
+        worker = bench.worker(bench.add_worker("w1", "10.0.0.1", cpus=4))
+        assert (worker.state, worker.jobs, worker.free.cpus) == (WorkerState.IDLE, 0, 4)
+
+    def test_a_worker_with_a_job_in_one_of_its_slots_is_busy(self, bench: BatchBench) -> None:
+        name = bench.add_worker("w1", "10.0.0.1", cpus=4)
+        bench.start_job(name, cpus=1)
+        worker = bench.worker(name)
+        assert (worker.state, worker.jobs, worker.free.cpus) == (WorkerState.BUSY, 1, 3)
+
+    def test_a_full_worker_has_no_free_room(self, bench: BatchBench) -> None:
+        name = bench.add_worker("w1", "10.0.0.1", cpus=2)
+        bench.start_job(name, cpus=1)
+        bench.start_job(name, cpus=1)
+        worker = bench.worker(name)
+        assert (worker.state, worker.jobs, worker.free.cpus) == (WorkerState.BUSY, 2, 0)
+
+    def test_job_starts_grow_with_each_start_where_they_are_said(self, bench: BatchBench) -> None:
+        name = bench.add_worker("w1", "10.0.0.1")
+        before = bench.worker(name).job_starts
+        if before is None:
+            pytest.skip("this system does not say job starts")
+        bench.start_job(name)
+        after = bench.worker(name).job_starts
+        assert after is not None and after > before
+
+    def test_workers_that_cannot_be_read_are_unknown_not_gone(self, bench: BatchBench) -> None:
+        name = bench.add_worker("w1", "10.0.0.1")
+        bench.fail_next("workers")
+        with pytest.raises(SourceError) as caught:
+            bench.batch.workers()
+        assert str(caught.value).strip() and "\n" not in str(caught.value)
+        assert bench.worker(name).state is WorkerState.IDLE
+
+    def test_nonsense_for_the_workers_is_unknown_not_gone(self, bench: BatchBench) -> None:
+        bench.add_worker("w1", "10.0.0.1")
+        bench.garble_next("workers")
+        with pytest.raises(SourceError):
+            bench.batch.workers()
+
+    def test_a_lost_worker_is_not_listed(self, bench: BatchBench) -> None:
+        name = bench.add_worker("w1", "10.0.0.1")
+        bench.add_worker("w2", "10.0.0.2")
+        bench.lose_worker(name)
+        assert [worker.name for worker in bench.batch.workers().workers if worker.name == name] == []
+        assert len(bench.batch.workers().workers) == 1
+
+    # ---- drain
+
+    def test_an_idle_worker_is_drained_if_idle(self, bench: BatchBench) -> None:
+        self._needs_drain(bench)
+        name = bench.add_worker("w1", "10.0.0.1")
+        assert bench.batch.drain(name, DrainMode.IF_IDLE).outcome is DrainOutcome.DRAINED
+        worker = bench.worker(name)
+        assert worker.state is WorkerState.DRAINED
+        if bench.says_who_drained:
+            assert worker.drained_by and "elastiq" in worker.drained_by
+
+    def test_a_busy_worker_is_not_drained_if_idle_and_nothing_changes(self, bench: BatchBench) -> None:
+        self._needs_drain(bench)
+        name = bench.add_worker("w1", "10.0.0.1")
+        bench.start_job(name)
+        answer = bench.batch.drain(name, DrainMode.IF_IDLE)
+        assert answer.outcome is DrainOutcome.BUSY
+        worker = bench.worker(name)
+        assert (worker.state, worker.jobs, worker.drained_by) == (WorkerState.BUSY, 1, None)
+
+    def test_a_peaceful_drain_lets_the_running_job_end_by_itself(self, bench: BatchBench) -> None:
+        self._needs_drain(bench)
+        name = bench.add_worker("w1", "10.0.0.1")
+        bench.start_job(name)
+        assert bench.batch.drain(name, DrainMode.PEACEFUL).outcome is DrainOutcome.DRAINED
+        worker = bench.worker(name)
+        assert (worker.state, worker.jobs) == (WorkerState.DRAINING, 1)
+
+    def test_an_undrained_worker_takes_jobs_again(self, bench: BatchBench) -> None:
+        self._needs_drain(bench)
+        name = bench.add_worker("w1", "10.0.0.1")
+        bench.batch.drain(name, DrainMode.IF_IDLE)
+        bench.batch.undrain(name)
+        worker = bench.worker(name)
+        assert (worker.state, worker.drained_by) == (WorkerState.IDLE, None)
+
+    def test_undraining_what_was_not_drained_is_no_error(self, bench: BatchBench) -> None:
+        self._needs_drain(bench)
+        name = bench.add_worker("w1", "10.0.0.1")
+        bench.batch.undrain(name)
+        assert bench.worker(name).state is WorkerState.IDLE
+
+    def test_a_refused_drain_says_so_and_changes_nothing(self, bench: BatchBench) -> None:
+        self._needs_drain(bench)
+        name = bench.add_worker("w1", "10.0.0.1")
+        bench.refuse_next_drain()
+        answer = bench.batch.drain(name, DrainMode.IF_IDLE)
+        assert answer.outcome is DrainOutcome.REFUSED
+        assert answer.detail
+        assert bench.worker(name).state is WorkerState.IDLE
+
+    def test_a_drain_of_unknown_outcome_is_an_error_not_an_outcome(self, bench: BatchBench) -> None:
+        self._needs_drain(bench)
+        name = bench.add_worker("w1", "10.0.0.1")
+        bench.fail_next("drain")
+        with pytest.raises(SourceError):
+            bench.batch.drain(name, DrainMode.IF_IDLE)
+
+    def test_a_drain_of_a_worker_that_does_not_exist_is_never_in_effect(self, bench: BatchBench) -> None:
+        self._needs_drain(bench)
+        bench.add_worker("w1", "10.0.0.1")
+        try:
+            outcome = bench.batch.drain("nobody.example.org", DrainMode.IF_IDLE).outcome
+        except SourceError:
+            return
+        assert outcome is DrainOutcome.REFUSED
+
+    # ---- recorded jobs, forgetting, fitting
+
+    def test_the_queue_says_how_many_jobs_it_records_on_each_worker(self, bench: BatchBench) -> None:
+        one, two = bench.add_worker("w1", "10.0.0.1"), bench.add_worker("w2", "10.0.0.2")
+        bench.start_job(one)
+        bench.start_job(one)
+        recorded = bench.batch.jobs_recorded_on([one, two])
+        assert dict(recorded) == {one: 2, two: 0}
+
+    def test_jobs_of_a_lost_worker_stay_recorded(self, bench: BatchBench) -> None:
+        name = bench.add_worker("w1", "10.0.0.1")
+        bench.start_job(name)
+        bench.lose_worker(name)
+        assert dict(bench.batch.jobs_recorded_on([name])) == {name: 1}
+
+    def test_recorded_jobs_that_cannot_be_read_are_unknown_not_none(self, bench: BatchBench) -> None:
+        name = bench.add_worker("w1", "10.0.0.1")
+        bench.start_job(name)
+        bench.fail_next("jobs_recorded_on")
+        with pytest.raises(SourceError):
+            bench.batch.jobs_recorded_on([name])
+
+    def test_a_job_that_asks_more_than_a_machine_has_does_not_fit_and_says_why(
+        self, bench: BatchBench
+    ) -> None:
+        big = JobGroup(key="big", request=Resources(cpus=64), waiting=1)
+        small = JobGroup(key="small", request=Resources(cpus=1), waiting=1)
+        fits, why = bench.batch.fits(big, Resources(cpus=4))
+        assert not fits and "64" in why
+        assert bench.batch.fits(small, Resources(cpus=4)) == (True, "")
+
+    def test_checks_are_findings_with_a_level(self, bench: BatchBench) -> None:
+        for check in bench.batch.checks():
+            assert isinstance(check, Check)
+            assert check.level in ("ok", "warning", "error")
+            assert check.message
+
+    @staticmethod
+    def _needs_drain(bench: BatchBench) -> None:
+        if not bench.batch.can_drain:
+            pytest.skip("this system cannot drain")

@@ -1,0 +1,311 @@
+"""What every `Cloud` must do. A plugin's test file subclasses `CloudConformance`:
+
+    class TestEC2(CloudConformance):
+        @pytest.fixture
+        def bench(self): ...yield a CloudBench...
+
+The bench sets up situations; the suite looks at them through the contract only.
+"""
+
+from __future__ import annotations
+
+import itertools
+from abc import ABC, abstractmethod
+
+import pytest
+
+from elastiq.interfaces import (
+    AuthError,
+    CapacityError,
+    Check,
+    Cloud,
+    ConfigurationError,
+    EndOutcome,
+    Instance,
+    InstanceState,
+    Intent,
+    LaunchError,
+    Offer,
+    Owner,
+    QuotaError,
+    SourceError,
+    ThrottledError,
+    TransientError,
+    UnsupportedError,
+)
+
+GONE = (InstanceState.TERMINATED, InstanceState.SHUTTING_DOWN)
+
+
+class CloudBench(ABC):
+    """A site in a state that the test chooses. It starts without any instance but, perhaps, the head node."""
+
+    cloud: Cloud
+    owner: Owner
+    offers: tuple[Offer, ...]  # at least one, of a pool that the cloud was made with
+
+    #: set what the bench cannot bring about to False; the tests of it are then skipped, by name
+    can_limit = True  # `limit_next_launch` works
+    repeats_tokens = True  # the same ClientToken makes nothing new
+
+    @abstractmethod
+    def add_foreign(self) -> str:
+        """An instance of somebody else in the same account (none of our tags or tokens); returns its id."""
+
+    @abstractmethod
+    def add_other_head(self) -> str:
+        """An instance of the same cluster name that another head node owns; returns its id."""
+
+    @abstractmethod
+    def add_head_node(self) -> str:
+        """The head node itself, tagged as if it were ours; returns its id, which is `owner.instance_id`."""
+
+    @abstractmethod
+    def run(self, instance_id: str) -> None:
+        """Let a pending instance come to run (nothing to do where it does so by itself)."""
+
+    @abstractmethod
+    def vanish(self, instance_id: str) -> None:
+        """Let the cloud know the instance no more."""
+
+    @abstractmethod
+    def refuse_next_launch(self, error: type[LaunchError]) -> None:
+        """Let the next launch be refused, with nothing launched, the way the cloud says this kind of error."""
+
+    @abstractmethod
+    def lose_next_launch_answer(self) -> None:
+        """Let the next launch take effect but its answer not arrive (time-out, connection cut, 5xx)."""
+
+    @abstractmethod
+    def fail_next(self, call: str) -> None:
+        """Let the next "instances", "find" or "terminate" fail as a cloud fails that cannot be reached."""
+
+    @abstractmethod
+    def garble_next(self, call: str) -> None:
+        """Let the next "instances" or "launch" be answered with success and nonsense; a launch so
+        answered may or may not have made instances."""
+
+    def limit_next_launch(self, count: int) -> None:
+        """Let the next launch make at most ``count`` instances and succeed (`can_limit`)."""
+        raise NotImplementedError
+
+    # ---- conveniences of the suite
+
+    _numbers = itertools.count(1)
+
+    def intent(self, count: int = 1, offer: int = 0) -> Intent:
+        number = next(self._numbers)
+        name = f"i{number:06d}"
+        return Intent(name, f"{self.owner.token_prefix}{name}", self.offers[offer], count, 1_700_000_000.0)
+
+    def owned(self, known: frozenset[str] = frozenset()) -> dict[str, Instance]:
+        """Our instances that are not ended, by id; fails on an id listed twice."""
+        listed = self.cloud.instances(known).owned
+        assert len({instance.id for instance in listed}) == len(listed)
+        return {instance.id: instance for instance in listed if instance.state not in GONE}
+
+    def launch(self, count: int = 1) -> list[str]:
+        """Launch, and let all come to run; returns the ids."""
+        ids = [instance.id for instance in self.cloud.launch(self.intent(count))]
+        for instance_id in ids:
+            self.run(instance_id)
+        return ids
+
+
+class CloudConformance:
+    """The contract of `Cloud` as tests."""
+
+    # ---- instances
+
+    def test_a_site_without_our_instances_is_an_answer(self, bench: CloudBench) -> None:
+        assert bench.owned() == {}
+
+    def test_somebody_elses_instance_is_counted_and_never_ours(self, bench: CloudBench) -> None:
+        before = bench.cloud.instances(frozenset()).foreign
+        foreign = bench.add_foreign()
+        listed = bench.cloud.instances(frozenset())
+        assert foreign not in {instance.id for instance in listed.owned + listed.other_heads}
+        assert listed.foreign == before + 1
+        assert listed.foreign_addresses
+
+    def test_another_heads_instance_is_named_and_not_ours(self, bench: CloudBench) -> None:
+        if not bench.cloud.capabilities.tags:
+            pytest.skip("this cloud has no tags")
+        other = bench.add_other_head()
+        listed = bench.cloud.instances(frozenset())
+        assert other not in {instance.id for instance in listed.owned}
+        found = [instance for instance in listed.other_heads if instance.id == other]
+        assert len(found) == 1
+        assert found[0].head and found[0].head != bench.owner.head
+
+    def test_the_head_node_is_never_ours_whatever_its_tags_and_the_store_say(self, bench: CloudBench) -> None:
+        head = bench.add_head_node()
+        listed = bench.cloud.instances(frozenset({head}))
+        assert head not in {instance.id for instance in listed.owned + listed.other_heads}
+
+    def test_a_site_that_cannot_be_read_is_unknown_not_empty(self, bench: CloudBench) -> None:
+        (ours,) = bench.launch()
+        bench.fail_next("instances")
+        with pytest.raises(SourceError) as caught:
+            bench.cloud.instances(frozenset())
+        assert str(caught.value).strip() and "\n" not in str(caught.value)
+        assert set(bench.owned()) == {ours}  # and the next good read is good
+
+    def test_nonsense_with_success_is_unknown_not_empty(self, bench: CloudBench) -> None:
+        bench.launch()
+        bench.garble_next("instances")
+        with pytest.raises(SourceError):
+            bench.cloud.instances(frozenset())
+
+    # ---- launch
+
+    def test_a_launch_makes_as_many_as_asked_and_they_are_ours(self, bench: CloudBench) -> None:
+        intent = bench.intent(3)
+        launched = bench.cloud.launch(intent)
+        assert len({instance.id for instance in launched}) == 3
+        owned = bench.owned()
+        assert set(owned) == {instance.id for instance in launched}
+        if bench.cloud.capabilities.tags:
+            for instance in owned.values():
+                assert instance.intent == intent.id
+                assert instance.pool == intent.offer.pool
+                assert instance.head == bench.owner.head
+
+    def test_a_running_instance_has_an_address_and_a_launch_time(self, bench: CloudBench) -> None:
+        (ours,) = bench.launch()
+        instance = bench.owned()[ours]
+        assert instance.state is InstanceState.RUNNING
+        assert instance.addresses
+        assert instance.launched_at is not None
+        assert instance.flavour == bench.offers[0].flavour or not bench.offers[0].flavour
+
+    def test_partial_fulfilment_is_a_success_with_fewer(self, bench: CloudBench) -> None:
+        if not bench.can_limit:
+            pytest.skip("this bench cannot limit a launch")
+        bench.limit_next_launch(2)
+        launched = bench.cloud.launch(bench.intent(5))
+        assert len(launched) == 2
+        assert len(bench.owned()) == 2
+
+    @pytest.mark.parametrize(
+        "kind", [CapacityError, QuotaError, ThrottledError, ConfigurationError, AuthError]
+    )
+    def test_a_refusal_is_told_by_its_kind_and_launched_nothing(
+        self, bench: CloudBench, kind: type[LaunchError]
+    ) -> None:
+        bench.refuse_next_launch(kind)
+        with pytest.raises(LaunchError) as caught:
+            bench.cloud.launch(bench.intent())
+        assert type(caught.value) is kind
+        assert caught.value.launched_nothing
+        assert str(caught.value).strip() and "\n" not in str(caught.value)
+        assert bench.owned() == {}
+
+    def test_a_launch_whose_answer_is_lost_may_have_launched_and_is_found(self, bench: CloudBench) -> None:
+        intent = bench.intent(2)
+        bench.lose_next_launch_answer()
+        with pytest.raises(LaunchError) as caught:
+            bench.cloud.launch(intent)
+        assert not caught.value.launched_nothing
+        assert len(bench.owned()) == 2  # and it was asked for once only
+        if bench.cloud.capabilities.find:
+            assert {instance.id for instance in bench.cloud.find(intent)} == set(bench.owned())
+
+    def test_nonsense_for_a_launch_may_have_launched(self, bench: CloudBench) -> None:
+        bench.garble_next("launch")
+        with pytest.raises(LaunchError) as caught:
+            bench.cloud.launch(bench.intent())
+        assert type(caught.value) is TransientError
+        assert not caught.value.launched_nothing
+
+    def test_the_same_intent_asked_twice_makes_nothing_new(self, bench: CloudBench) -> None:
+        if not bench.repeats_tokens:
+            pytest.skip("this cloud ignores tokens")
+        intent = bench.intent(2)
+        first = {instance.id for instance in bench.cloud.launch(intent)}
+        second = {instance.id for instance in bench.cloud.launch(intent)}
+        assert second == first == set(bench.owned())
+
+    # ---- find
+
+    def test_find_returns_what_this_intent_made_and_nothing_else(self, bench: CloudBench) -> None:
+        self._needs_find(bench)
+        intent = bench.intent(2)
+        bench.launch()
+        launched = {instance.id for instance in bench.cloud.launch(intent)}
+        assert {instance.id for instance in bench.cloud.find(intent)} == launched
+
+    def test_find_of_an_intent_that_made_nothing_is_empty(self, bench: CloudBench) -> None:
+        self._needs_find(bench)
+        bench.launch()
+        assert tuple(bench.cloud.find(bench.intent())) == ()
+
+    def test_a_find_that_cannot_be_answered_is_unknown_not_empty(self, bench: CloudBench) -> None:
+        self._needs_find(bench)
+        bench.fail_next("find")
+        with pytest.raises(SourceError):
+            bench.cloud.find(bench.intent())
+
+    # ---- terminate
+
+    def test_terminated_instances_end_and_the_others_stay(self, bench: CloudBench) -> None:
+        one, two, three = bench.launch(3)
+        answers = bench.cloud.terminate([one, three])
+        assert {key: answer.outcome for key, answer in answers.items()} == {
+            one: EndOutcome.ENDING,
+            three: EndOutcome.ENDING,
+        }
+        assert set(bench.owned()) == {two}
+
+    def test_terminating_twice_is_no_error(self, bench: CloudBench) -> None:
+        (ours,) = bench.launch()
+        bench.cloud.terminate([ours])
+        again = bench.cloud.terminate([ours])[ours].outcome
+        assert again in (EndOutcome.ENDING, EndOutcome.NOT_FOUND)
+
+    def test_an_unknown_id_is_not_found_and_does_not_spoil_the_others(self, bench: CloudBench) -> None:
+        one, two = bench.launch(2)
+        bench.vanish(one)
+        answers = bench.cloud.terminate([one, two])
+        assert answers[one].outcome is EndOutcome.NOT_FOUND
+        assert answers[two].outcome is EndOutcome.ENDING
+        assert bench.owned() == {}
+
+    def test_terminating_nothing_asks_nothing(self, bench: CloudBench) -> None:
+        assert dict(bench.cloud.terminate([])) == {}
+
+    def test_a_termination_that_is_not_answered_is_not_done(self, bench: CloudBench) -> None:
+        (ours,) = bench.launch()
+        bench.fail_next("terminate")
+        try:
+            outcome = bench.cloud.terminate([ours])[ours].outcome
+        except SourceError:
+            return
+        assert outcome is EndOutcome.FAILED
+
+    # ---- problems, adopt, checks
+
+    def test_healthy_instances_have_no_problem(self, bench: CloudBench) -> None:
+        ids = bench.launch(2)
+        assert dict(bench.cloud.problems(ids)) == {}
+
+    def test_adopted_instances_are_ours(self, bench: CloudBench) -> None:
+        if not bench.cloud.capabilities.tags:
+            pytest.skip("this cloud has no tags")
+        other = bench.add_other_head()
+        try:
+            bench.cloud.adopt([other])
+        except UnsupportedError:
+            pytest.skip("this cloud cannot change tags")
+        assert other in bench.owned()
+
+    def test_checks_are_findings_with_a_level(self, bench: CloudBench) -> None:
+        for check in bench.cloud.checks():
+            assert isinstance(check, Check)
+            assert check.level in ("ok", "warning", "error")
+            assert check.message
+
+    @staticmethod
+    def _needs_find(bench: CloudBench) -> None:
+        if not bench.cloud.capabilities.find:
+            pytest.skip("this cloud cannot find an intent; it is sought in listings")
