@@ -23,6 +23,7 @@ class Kind(enum.Enum):
     LIMIT = "limit"  # whole number above 0, or "unlimited" -> None
     NUMBER = "number"  # float, not negative
     TAGS = "tags"  # "Key=Value, Key2=Value2" -> dict[str, str]
+    BASE64 = "base64"  # -> bytes; may go over several indented lines
 
 
 @dataclass(frozen=True)
@@ -30,8 +31,14 @@ class Option:
     """One key.
 
     ``default`` is the typed value that an absent key has. ``unset`` describes in words what an
-    absent key means when the default is None. ``check`` returns a complaint, or an empty string.
+    absent key means when the default is None. ``check`` returns a complaint, or an empty string;
+    ``spelling`` turns an old way to write the value into today's before it is read.
     A ``secret`` is never printed.
+
+    Between keys of one section: a ``required`` key may be absent where the key ``unless`` is given;
+    a key cannot stand beside one of those that it ``excludes`` (in a pool's section it replaces
+    an inherited one), nor without those that it ``needs``. A ``site`` key describes the endpoint, not
+    the pool: pools of one site must agree on it.
     """
 
     name: str
@@ -44,3 +51,8 @@ class Option:
     secret: bool = False
     unset: str = ""
     check: Optional[Callable[[Any], str]] = None
+    spelling: Optional[Callable[[str], str]] = None
+    unless: str = ""
+    excludes: tuple[str, ...] = ()
+    needs: tuple[str, ...] = ()
+    site: bool = False
