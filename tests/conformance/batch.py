@@ -4,7 +4,9 @@
         @pytest.fixture
         def bench(self, tmp_path): ...yield a BatchBench...
 
-The bench sets up situations; the suite looks at them through the contract only.
+The bench sets up situations; the suite looks at them through the contract only. ``cannot`` may hold:
+"running" (JobGroup.running), "drain", "drained-by" (Worker.drained_by), "memory" (jobs and workers state
+it), "job-starts" (Worker.job_starts), "parts" (an answer in part: several schedds).
 """
 
 from __future__ import annotations
@@ -25,18 +27,13 @@ from elastiq.interfaces import (
     Worker,
     WorkerState,
 )
+from tests.conformance import Conformance, needs
 
 
 class BatchBench(ABC):
     """A batch system in a state that the test chooses. It starts empty: no job, no worker."""
 
     batch: BatchSystem
-
-    #: set what the system cannot show to False; the tests of it are then skipped, by name
-    counts_running = True  # JobGroup.running is said
-    says_who_drained = True  # Worker.drained_by is said
-    says_memory = True  # jobs and workers state their memory
-    has_parts = False  # it can answer in part (several schedds): `lose_part` works
 
     @abstractmethod
     def submit(self, count: int = 1, cpus: float = 1, memory_mb: Optional[float] = None) -> None:
@@ -72,7 +69,7 @@ class BatchBench(ABC):
         """Let the next drain be refused (not allowed)."""
 
     def lose_part(self) -> str:
-        """Let one part of the queue not answer from now on; returns its name (`has_parts`)."""
+        """Let one part of the queue not answer from now on; returns its name ("parts")."""
         raise NotImplementedError
 
     # ---- conveniences of the suite
@@ -92,7 +89,7 @@ class BatchBench(ABC):
         return counts
 
 
-class BatchConformance:
+class BatchConformance(Conformance):
     """The contract of `BatchSystem` as tests."""
 
     # ---- jobs
@@ -122,9 +119,8 @@ class BatchConformance:
         assert second[2] == first[2]
         assert second[8] != second[2]
 
+    @needs("memory")
     def test_memory_is_part_of_the_shape(self, bench: BatchBench) -> None:
-        if not bench.says_memory:
-            pytest.skip("this system does not say memory")
         bench.submit(count=2, cpus=1, memory_mb=1000)
         bench.submit(count=3, cpus=1, memory_mb=30000)
         shapes = {group.request.memory_mb: group.waiting for group in bench.batch.jobs().groups}
@@ -136,9 +132,8 @@ class BatchConformance:
         bench.submit(count=4, cpus=1)
         assert bench.waiting() == {1: 4}
 
+    @needs("running")
     def test_running_jobs_are_counted_where_the_system_says_them(self, bench: BatchBench) -> None:
-        if not bench.counts_running:
-            pytest.skip("this system does not count the running jobs of a shape")
         worker = bench.add_worker("w1", "10.0.0.1")
         bench.start_job(worker, cpus=1)
         bench.start_job(worker, cpus=1)
@@ -166,9 +161,8 @@ class BatchConformance:
         with pytest.raises(SourceError):
             bench.batch.jobs()
 
+    @needs("parts")
     def test_a_queue_that_answers_in_part_says_which_part_is_missing(self, bench: BatchBench) -> None:
-        if not bench.has_parts:
-            pytest.skip("this system answers whole or not at all")
         part = bench.lose_part()
         jobs = bench.batch.jobs()
         assert not jobs.complete
@@ -189,8 +183,11 @@ class BatchConformance:
         assert worker.name == worker.name.lower()
         assert "10.0.0.1" in worker.addresses
         assert worker.total.cpus == 8
-        if bench.says_memory:
-            assert worker.total.memory_mb == 16384
+
+    @needs("memory")
+    def test_a_worker_states_its_memory(self, bench: BatchBench) -> None:
+        worker = bench.worker(bench.add_worker("w1", "10.0.0.1", cpus=8, memory_mb=16384))
+        assert worker.total.memory_mb == 16384
 
     def test_a_worker_without_a_job_is_idle_and_all_free(self, bench: BatchBench) -> None:
         worker = bench.worker(bench.add_worker("w1", "10.0.0.1", cpus=4))
@@ -209,14 +206,13 @@ class BatchConformance:
         worker = bench.worker(name)
         assert (worker.state, worker.jobs, worker.free.cpus) == (WorkerState.BUSY, 2, 0)
 
+    @needs("job-starts")
     def test_job_starts_grow_with_each_start_where_they_are_said(self, bench: BatchBench) -> None:
         name = bench.add_worker("w1", "10.0.0.1")
         before = bench.worker(name).job_starts
-        if before is None:
-            pytest.skip("this system does not say job starts")
         bench.start_job(name)
         after = bench.worker(name).job_starts
-        assert after is not None and after > before
+        assert before is not None and after is not None and after > before
 
     def test_workers_that_cannot_be_read_are_unknown_not_gone(self, bench: BatchBench) -> None:
         name = bench.add_worker("w1", "10.0.0.1")
@@ -241,17 +237,21 @@ class BatchConformance:
 
     # ---- drain
 
+    @needs("drain")
     def test_an_idle_worker_is_drained_if_idle(self, bench: BatchBench) -> None:
-        self._needs_drain(bench)
         name = bench.add_worker("w1", "10.0.0.1")
         assert bench.batch.drain(name, DrainMode.IF_IDLE).outcome is DrainOutcome.DRAINED
-        worker = bench.worker(name)
-        assert worker.state is WorkerState.DRAINED
-        if bench.says_who_drained:
-            assert worker.drained_by and "elastiq" in worker.drained_by
+        assert bench.worker(name).state is WorkerState.DRAINED
 
+    @needs("drained-by")
+    def test_a_drain_of_ours_carries_our_name(self, bench: BatchBench) -> None:
+        name = bench.add_worker("w1", "10.0.0.1")
+        bench.batch.drain(name, DrainMode.IF_IDLE)
+        drained_by = bench.worker(name).drained_by
+        assert drained_by and "elastiq" in drained_by
+
+    @needs("drain")
     def test_a_busy_worker_is_not_drained_if_idle_and_nothing_changes(self, bench: BatchBench) -> None:
-        self._needs_drain(bench)
         name = bench.add_worker("w1", "10.0.0.1")
         bench.start_job(name)
         answer = bench.batch.drain(name, DrainMode.IF_IDLE)
@@ -259,30 +259,30 @@ class BatchConformance:
         worker = bench.worker(name)
         assert (worker.state, worker.jobs, worker.drained_by) == (WorkerState.BUSY, 1, None)
 
+    @needs("drain")
     def test_a_peaceful_drain_lets_the_running_job_end_by_itself(self, bench: BatchBench) -> None:
-        self._needs_drain(bench)
         name = bench.add_worker("w1", "10.0.0.1")
         bench.start_job(name)
         assert bench.batch.drain(name, DrainMode.PEACEFUL).outcome is DrainOutcome.DRAINED
         worker = bench.worker(name)
         assert (worker.state, worker.jobs) == (WorkerState.DRAINING, 1)
 
+    @needs("drain")
     def test_an_undrained_worker_takes_jobs_again(self, bench: BatchBench) -> None:
-        self._needs_drain(bench)
         name = bench.add_worker("w1", "10.0.0.1")
         bench.batch.drain(name, DrainMode.IF_IDLE)
         bench.batch.undrain(name)
         worker = bench.worker(name)
         assert (worker.state, worker.drained_by) == (WorkerState.IDLE, None)
 
+    @needs("drain")
     def test_undraining_what_was_not_drained_is_no_error(self, bench: BatchBench) -> None:
-        self._needs_drain(bench)
         name = bench.add_worker("w1", "10.0.0.1")
         bench.batch.undrain(name)
         assert bench.worker(name).state is WorkerState.IDLE
 
+    @needs("drain")
     def test_a_refused_drain_says_so_and_changes_nothing(self, bench: BatchBench) -> None:
-        self._needs_drain(bench)
         name = bench.add_worker("w1", "10.0.0.1")
         bench.refuse_next_drain()
         answer = bench.batch.drain(name, DrainMode.IF_IDLE)
@@ -290,15 +290,15 @@ class BatchConformance:
         assert answer.detail
         assert bench.worker(name).state is WorkerState.IDLE
 
+    @needs("drain")
     def test_a_drain_of_unknown_outcome_is_an_error_not_an_outcome(self, bench: BatchBench) -> None:
-        self._needs_drain(bench)
         name = bench.add_worker("w1", "10.0.0.1")
         bench.fail_next("drain")
         with pytest.raises(SourceError):
             bench.batch.drain(name, DrainMode.IF_IDLE)
 
+    @needs("drain")
     def test_a_drain_of_a_worker_that_does_not_exist_is_never_in_effect(self, bench: BatchBench) -> None:
-        self._needs_drain(bench)
         bench.add_worker("w1", "10.0.0.1")
         try:
             outcome = bench.batch.drain("nobody.example.org", DrainMode.IF_IDLE).outcome
@@ -342,8 +342,3 @@ class BatchConformance:
             assert isinstance(check, Check)
             assert check.level in ("ok", "warning", "error")
             assert check.message
-
-    @staticmethod
-    def _needs_drain(bench: BatchBench) -> None:
-        if not bench.batch.can_drain:
-            pytest.skip("this system cannot drain")

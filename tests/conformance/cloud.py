@@ -4,7 +4,9 @@
         @pytest.fixture
         def bench(self): ...yield a CloudBench...
 
-The bench sets up situations; the suite looks at them through the contract only.
+The bench sets up situations; the suite looks at them through the contract only. ``cannot`` may hold:
+"tags", "adopt", "find" (`Cloud.find`), "limit" (fewer instances than asked), "tokens" (the same
+ClientToken makes nothing new).
 """
 
 from __future__ import annotations
@@ -31,8 +33,8 @@ from elastiq.interfaces import (
     SourceError,
     ThrottledError,
     TransientError,
-    UnsupportedError,
 )
+from tests.conformance import Conformance, needs
 
 GONE = (InstanceState.TERMINATED, InstanceState.SHUTTING_DOWN)
 
@@ -43,10 +45,6 @@ class CloudBench(ABC):
     cloud: Cloud
     owner: Owner
     offers: tuple[Offer, ...]  # at least one, of a pool that the cloud was made with
-
-    #: set what the bench cannot bring about to False; the tests of it are then skipped, by name
-    can_limit = True  # `limit_next_launch` works
-    repeats_tokens = True  # the same ClientToken makes nothing new
 
     @abstractmethod
     def add_foreign(self) -> str:
@@ -70,7 +68,7 @@ class CloudBench(ABC):
 
     @abstractmethod
     def refuse_next_launch(self, error: type[LaunchError]) -> None:
-        """Let the next launch be refused, with nothing launched, the way the cloud says this kind of error."""
+        """Let the next launch be refused, the way the cloud says this kind of error; nothing is launched."""
 
     @abstractmethod
     def lose_next_launch_answer(self) -> None:
@@ -86,7 +84,7 @@ class CloudBench(ABC):
         answered may or may not have made instances."""
 
     def limit_next_launch(self, count: int) -> None:
-        """Let the next launch make at most ``count`` instances and succeed (`can_limit`)."""
+        """Let the next launch make at most ``count`` instances and succeed ("limit")."""
         raise NotImplementedError
 
     # ---- conveniences of the suite
@@ -112,7 +110,7 @@ class CloudBench(ABC):
         return ids
 
 
-class CloudConformance:
+class CloudConformance(Conformance):
     """The contract of `Cloud` as tests."""
 
     # ---- instances
@@ -128,9 +126,8 @@ class CloudConformance:
         assert listed.foreign == before + 1
         assert listed.foreign_addresses
 
+    @needs("tags")
     def test_another_heads_instance_is_named_and_not_ours(self, bench: CloudBench) -> None:
-        if not bench.cloud.capabilities.tags:
-            pytest.skip("this cloud has no tags")
         other = bench.add_other_head()
         listed = bench.cloud.instances(frozenset())
         assert other not in {instance.id for instance in listed.owned}
@@ -163,13 +160,15 @@ class CloudConformance:
         intent = bench.intent(3)
         launched = bench.cloud.launch(intent)
         assert len({instance.id for instance in launched}) == 3
-        owned = bench.owned()
-        assert set(owned) == {instance.id for instance in launched}
-        if bench.cloud.capabilities.tags:
-            for instance in owned.values():
-                assert instance.intent == intent.id
-                assert instance.pool == intent.offer.pool
-                assert instance.head == bench.owner.head
+        assert set(bench.owned()) == {instance.id for instance in launched}
+
+    @needs("tags")
+    def test_an_instance_carries_its_intent_its_pool_and_its_head(self, bench: CloudBench) -> None:
+        intent = bench.intent()
+        bench.cloud.launch(intent)
+        (instance,) = bench.owned().values()
+        assert (instance.intent, instance.pool) == (intent.id, intent.offer.pool)
+        assert instance.head == bench.owner.head
 
     def test_a_running_instance_has_an_address_and_a_launch_time(self, bench: CloudBench) -> None:
         (ours,) = bench.launch()
@@ -179,9 +178,8 @@ class CloudConformance:
         assert instance.launched_at is not None
         assert instance.flavour == bench.offers[0].flavour or not bench.offers[0].flavour
 
+    @needs("limit")
     def test_partial_fulfilment_is_a_success_with_fewer(self, bench: CloudBench) -> None:
-        if not bench.can_limit:
-            pytest.skip("this bench cannot limit a launch")
         bench.limit_next_launch(2)
         launched = bench.cloud.launch(bench.intent(5))
         assert len(launched) == 2
@@ -201,15 +199,22 @@ class CloudConformance:
         assert str(caught.value).strip() and "\n" not in str(caught.value)
         assert bench.owned() == {}
 
-    def test_a_launch_whose_answer_is_lost_may_have_launched_and_is_found(self, bench: CloudBench) -> None:
+    def test_a_launch_whose_answer_is_lost_may_have_launched(self, bench: CloudBench) -> None:
         intent = bench.intent(2)
         bench.lose_next_launch_answer()
         with pytest.raises(LaunchError) as caught:
             bench.cloud.launch(intent)
         assert not caught.value.launched_nothing
         assert len(bench.owned()) == 2  # and it was asked for once only
-        if bench.cloud.capabilities.find:
-            assert {instance.id for instance in bench.cloud.find(intent)} == set(bench.owned())
+
+    @needs("find")
+    def test_what_a_launch_without_an_answer_made_is_found(self, bench: CloudBench) -> None:
+        intent = bench.intent(2)
+        bench.lose_next_launch_answer()
+        with pytest.raises(LaunchError):
+            bench.cloud.launch(intent)
+        assert {instance.id for instance in bench.cloud.find(intent)} == set(bench.owned())
+        assert len(bench.owned()) == 2
 
     def test_nonsense_for_a_launch_may_have_launched(self, bench: CloudBench) -> None:
         bench.garble_next("launch")
@@ -218,9 +223,8 @@ class CloudConformance:
         assert type(caught.value) is TransientError
         assert not caught.value.launched_nothing
 
+    @needs("tokens")
     def test_the_same_intent_asked_twice_makes_nothing_new(self, bench: CloudBench) -> None:
-        if not bench.repeats_tokens:
-            pytest.skip("this cloud ignores tokens")
         intent = bench.intent(2)
         first = {instance.id for instance in bench.cloud.launch(intent)}
         second = {instance.id for instance in bench.cloud.launch(intent)}
@@ -228,20 +232,20 @@ class CloudConformance:
 
     # ---- find
 
+    @needs("find")
     def test_find_returns_what_this_intent_made_and_nothing_else(self, bench: CloudBench) -> None:
-        self._needs_find(bench)
         intent = bench.intent(2)
         bench.launch()
         launched = {instance.id for instance in bench.cloud.launch(intent)}
         assert {instance.id for instance in bench.cloud.find(intent)} == launched
 
+    @needs("find")
     def test_find_of_an_intent_that_made_nothing_is_empty(self, bench: CloudBench) -> None:
-        self._needs_find(bench)
         bench.launch()
         assert tuple(bench.cloud.find(bench.intent())) == ()
 
+    @needs("find")
     def test_a_find_that_cannot_be_answered_is_unknown_not_empty(self, bench: CloudBench) -> None:
-        self._needs_find(bench)
         bench.fail_next("find")
         with pytest.raises(SourceError):
             bench.cloud.find(bench.intent())
@@ -289,14 +293,10 @@ class CloudConformance:
         ids = bench.launch(2)
         assert dict(bench.cloud.problems(ids)) == {}
 
+    @needs("adopt")
     def test_adopted_instances_are_ours(self, bench: CloudBench) -> None:
-        if not bench.cloud.capabilities.tags:
-            pytest.skip("this cloud has no tags")
         other = bench.add_other_head()
-        try:
-            bench.cloud.adopt([other])
-        except UnsupportedError:
-            pytest.skip("this cloud cannot change tags")
+        bench.cloud.adopt([other])
         assert other in bench.owned()
 
     def test_checks_are_findings_with_a_level(self, bench: CloudBench) -> None:
@@ -304,8 +304,3 @@ class CloudConformance:
             assert isinstance(check, Check)
             assert check.level in ("ok", "warning", "error")
             assert check.message
-
-    @staticmethod
-    def _needs_find(bench: CloudBench) -> None:
-        if not bench.cloud.capabilities.find:
-            pytest.skip("this cloud cannot find an intent; it is sought in listings")
