@@ -6,6 +6,7 @@ result from another thread wakes the loop. In the simulation the same queue runs
 
 from __future__ import annotations
 
+import itertools
 import queue
 import sched
 import time
@@ -72,6 +73,7 @@ class EventQueue:
         self._virtual_wait = wait
         self._inbox: queue.SimpleQueue[Optional[Action]] = queue.SimpleQueue()
         self._scheduler = sched.scheduler(clock.monotonic, self._delay)
+        self._order = itertools.count()
         self._stopped = False
 
     def at(self, when: float, action: Action, name: str = "") -> Timer:
@@ -82,7 +84,9 @@ class EventQueue:
             timer.event = None
             action()
 
-        timer.event = self._scheduler.enterabs(when, 0, run)
+        # The order as priority: until Python 3.10 `sched` takes events of one time and priority for equal,
+        # runs them in any order, and cancels the wrong one.
+        timer.event = self._scheduler.enterabs(when, next(self._order), run)
         return timer
 
     def after(self, delay_s: float, action: Action, name: str = "") -> Timer:
