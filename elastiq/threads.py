@@ -17,7 +17,9 @@ ACTS_AT_ONCE = 8
 ABANDONED_AT_MOST = 8
 
 
-class _Call:
+class Call:
+    """One call and where it queues: a lane is a source's reads or its acts."""
+
     def __init__(
         self, source: str, key: str, call: Callable[[], Any], done: Callable[[Outcome[Any]], None], deadline_s: float
     ) -> None:
@@ -31,8 +33,8 @@ class ThreadExecutor:
 
     def __init__(self, events: EventQueue) -> None:
         self._events = events
-        self._waiting: dict[str, deque[_Call]] = {}
-        self._running: dict[str, list[_Call]] = {}
+        self._waiting: dict[str, deque[Call]] = {}
+        self._running: dict[str, list[Call]] = {}
         self._abandoned: dict[str, int] = {}
         self._closed = False
 
@@ -40,7 +42,7 @@ class ThreadExecutor:
         lane = f"read {source}"
         if self._closed or self._running.get(lane) or self._abandoned.get(lane, 0) >= ABANDONED_AT_MOST:
             return False
-        self._start(_Call(lane, "", call, done, deadline_s))
+        self._start(Call(lane, "", call, done, deadline_s))
         return True
 
     def act(
@@ -49,7 +51,7 @@ class ThreadExecutor:
         if self._closed:
             return
         lane = f"act {source}"
-        self._waiting.setdefault(lane, deque()).append(_Call(lane, node, call, done, deadline_s))
+        self._waiting.setdefault(lane, deque()).append(Call(lane, node, call, done, deadline_s))
         self._pump(lane)
 
     def in_flight(self) -> int:
@@ -73,7 +75,7 @@ class ThreadExecutor:
         running = self._running.setdefault(lane, [])
         busy = {call.key for call in running}
         waiting = self._waiting.get(lane, deque())
-        later: deque[_Call] = deque()
+        later: deque[Call] = deque()
         while waiting and len(running) < ACTS_AT_ONCE and self._abandoned.get(lane, 0) < ABANDONED_AT_MOST:
             call = waiting.popleft()
             if call.key in busy:
@@ -83,7 +85,7 @@ class ThreadExecutor:
                 self._start(call)
         waiting.extendleft(reversed(later))
 
-    def _start(self, call: _Call) -> None:
+    def _start(self, call: Call) -> None:
         self._running.setdefault(call.source, []).append(call)
         call.began = self._events.clock.monotonic()
         timer = self._events.after(call.deadline_s, lambda: self._give_up(call))
@@ -103,7 +105,7 @@ class ThreadExecutor:
 
         threading.Thread(target=work, name=f"elastiq {call.source}", daemon=True).start()
 
-    def _give_up(self, call: _Call) -> None:
+    def _give_up(self, call: Call) -> None:
         if call not in self._running.get(call.source, []):
             return
         self._running[call.source].remove(call)
@@ -114,7 +116,7 @@ class ThreadExecutor:
         finally:
             self._pump(call.source)
 
-    def _finish(self, call: _Call, value: Any, error: Any) -> None:
+    def _finish(self, call: Call, value: Any, error: Any) -> None:
         running = self._running.get(call.source, [])
         if call not in running:
             self._abandoned[call.source] -= 1  # too late: it was reported as unknown
