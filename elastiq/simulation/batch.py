@@ -1,0 +1,122 @@
+"""The simulated batch system: what the world's queue and workers look like from outside."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Mapping, Sequence, TypeVar
+
+from elastiq.interfaces import (
+    BatchSystem,
+    DrainAnswer,
+    DrainMode,
+    DrainOutcome,
+    JobGroup,
+    Jobs,
+    Owner,
+    Resources,
+    Worker,
+    Workers,
+    WorkerState,
+)
+from elastiq.simulation.faults import Call
+from elastiq.simulation.model import JobState, SimWorker
+from elastiq.simulation.world import World
+
+T = TypeVar("T")
+
+
+class SimulatedBatch(BatchSystem):
+    """The contract over a `World`; every call passes the world's faults."""
+
+    section = "simulated"
+
+    def __init__(self, world: World, owner: Owner) -> None:
+        self._world = world
+        # HTCondor, too, keeps a text with a drain; it is how elastiq knows its own drains again.
+        self._drain_reason = f"elastiq {owner.cluster} {owner.head}"
+
+    @classmethod
+    def from_config(cls, values: Mapping[str, Any], owner: Owner) -> SimulatedBatch:
+        """``values`` holds the world."""
+        return cls(values["world"], owner)
+
+    def jobs(self) -> Jobs:
+        return self._call("jobs", (), self._jobs)
+
+    def workers(self) -> Workers:
+        return self._call("workers", (), self._workers)
+
+    def drain(self, worker: str, mode: DrainMode) -> DrainAnswer:
+        return self._call("drain", (worker, mode), lambda: self._drain(worker, mode))
+
+    def undrain(self, worker: str) -> None:
+        self._call("undrain", (worker,), lambda: self._undrain(worker))
+
+    def jobs_recorded_on(self, workers: Sequence[str]) -> Mapping[str, int]:
+        return self._call("jobs_recorded_on", (tuple(workers),), lambda: self._recorded(workers))
+
+    def forget(self, worker: str) -> None:
+        self._call("forget", (worker,), lambda: self._forget(worker))
+
+    # ------------------------------------------------------------------ the answers
+
+    def _call(self, name: str, args: tuple[Any, ...], work: Callable[[], T]) -> T:
+        return self._world.faults.apply(Call("batch", name, args), work, self._world.delay_answer)
+
+    def _jobs(self) -> Jobs:
+        counts: dict[str, tuple[Resources, int, int]] = {}
+        for job in self._world.jobs.values():
+            waiting, running = job.state is JobState.WAITING, job.state is JobState.RUNNING
+            if waiting or running:
+                request, waits, runs = counts.get(job.shape, (job.request, 0, 0))
+                counts[job.shape] = (request, waits + waiting, runs + running)
+        return Jobs(
+            tuple(JobGroup(key, request, waits, runs) for key, (request, waits, runs) in counts.items())
+        )
+
+    def _workers(self) -> Workers:
+        listed = tuple(self._row(worker) for worker in self._world.workers.values() if worker.listed)
+        return Workers(listed, source_up_s=self._world.now - self._world.collector_since)
+
+    def _row(self, worker: SimWorker) -> Worker:
+        if worker.drained_by is not None:
+            state = WorkerState.DRAINING if worker.jobs else WorkerState.DRAINED
+        else:
+            state = WorkerState.BUSY if worker.jobs else WorkerState.IDLE
+        return Worker(
+            name=worker.name,
+            state=state,
+            addresses=frozenset({worker.address}),
+            instance_id=worker.instance_id,
+            total=worker.total,
+            free=worker.free(),
+            jobs=len(worker.jobs),
+            job_starts=worker.job_starts,
+            drained_by=worker.drained_by,
+            started_at=worker.started_at,
+        )
+
+    def _drain(self, name: str, mode: DrainMode) -> DrainAnswer:
+        worker = self._world.workers.get(name)
+        if worker is None or not worker.alive:
+            return DrainAnswer(DrainOutcome.REFUSED, f"there is no worker {name}")
+        if mode is DrainMode.IF_IDLE and worker.jobs:
+            return DrainAnswer(DrainOutcome.BUSY, f"{len(worker.jobs)} jobs run there")
+        self._world.drain(worker, self._drain_reason)
+        return DrainAnswer(DrainOutcome.DRAINED)
+
+    def _undrain(self, name: str) -> None:
+        worker = self._world.workers.get(name)
+        if worker is not None and worker.alive:
+            self._world.undrain(worker)
+
+    def _recorded(self, names: Sequence[str]) -> Mapping[str, int]:
+        counts = dict.fromkeys(names, 0)
+        for job in self._world.jobs.values():
+            if job.state is JobState.RUNNING and job.worker is not None and job.worker.name in counts:
+                counts[job.worker.name] += 1
+        return counts
+
+    def _forget(self, name: str) -> None:
+        worker = self._world.workers.get(name)
+        if worker is not None and not worker.alive:
+            del self._world.workers[name]

@@ -1,0 +1,72 @@
+"""Clocks that move when the event queue waits."""
+
+from __future__ import annotations
+
+import time
+from typing import Callable, Optional
+
+# Any start would do; one that is neither 0 nor a wall time shows code that mixes the two up.
+START_MONOTONIC_S = 1000.0
+START_WALL_S = 1_700_000_000.0
+
+
+class VirtualClock:
+    """A clock whose `wait` takes no time.
+
+    It never reads the real time, so two runs from one seed see the same times.
+    """
+
+    def __init__(self) -> None:
+        self._now_s = START_MONOTONIC_S
+        self._wall_offset_s = START_WALL_S - START_MONOTONIC_S
+
+    def monotonic(self) -> float:
+        return self._now_s
+
+    def time(self) -> float:
+        return self._now_s + self._wall_offset_s
+
+    def wait(self, seconds: float) -> None:
+        """Let so many seconds pass. The event queue calls it."""
+        self._now_s += seconds
+
+    def step_wall(self, seconds: float) -> None:
+        """Set the wall clock forward, or back: an administrator did, or NTP."""
+        self._wall_offset_s += seconds
+
+    @property
+    def elapsed_s(self) -> float:
+        return self._now_s - START_MONOTONIC_S
+
+
+class PacedClock(VirtualClock):
+    """A virtual clock that a person can watch: ``speed`` simulated seconds in one real second.
+
+    ``frame`` is called about ``frames_per_s`` times in a real second while it waits. The pace is kept
+    against the start, so that time spent elsewhere is made up for.
+    """
+
+    def __init__(
+        self, speed: float, frame: Optional[Callable[[], None]] = None, frames_per_s: float = 10.0
+    ) -> None:
+        super().__init__()
+        self._speed = speed
+        self._frame = frame
+        self._frame_s = 1.0 / frames_per_s
+        self._started = time.monotonic()
+        self._next_frame = self._started
+
+    def wait(self, seconds: float) -> None:
+        end_s = self._now_s + seconds
+        while True:
+            real_s = time.monotonic() - self._started
+            self._now_s = min(end_s, max(self._now_s, START_MONOTONIC_S + real_s * self._speed))
+            self._draw()
+            if self._now_s >= end_s:
+                return
+            time.sleep(min(self._frame_s, (end_s - self._now_s) / self._speed))
+
+    def _draw(self) -> None:
+        if self._frame is not None and time.monotonic() >= self._next_frame:
+            self._next_frame = time.monotonic() + self._frame_s
+            self._frame()

@@ -1,0 +1,163 @@
+"""The simulated cloud: what the world's machines look like from outside, and how they are asked for."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Mapping, Sequence, TypeVar
+
+from elastiq.interfaces import (
+    CapacityError,
+    Cloud,
+    ConfigurationError,
+    EndAnswer,
+    EndOutcome,
+    Instance,
+    Instances,
+    InstanceState,
+    Intent,
+    Owner,
+    Pool,
+    QuotaError,
+    SourceError,
+)
+from elastiq.simulation.faults import Call
+from elastiq.simulation.model import Machine
+from elastiq.simulation.world import World
+
+T = TypeVar("T")
+
+
+class SimulatedCloud(Cloud):
+    """The contract over a `World`; every call passes the world's faults."""
+
+    kind = "simulated"
+
+    def __init__(self, world: World, owner: Owner, site: str = "simulated") -> None:
+        self._world = world
+        self._owner = owner
+        self._site = site
+
+    @classmethod
+    def from_config(cls, pools: Sequence[Pool], owner: Owner) -> SimulatedCloud:
+        """The options of the pools hold the world."""
+        return cls(pools[0].options["world"], owner, pools[0].site)
+
+    def instances(self, known: frozenset[str]) -> Instances:
+        return self._call("instances", (known,), lambda: self._instances(known))
+
+    def launch(self, intent: Intent) -> tuple[Instance, ...]:
+        return self._call("launch", (intent,), lambda: self._launch(intent))
+
+    def find(self, intent: Intent) -> tuple[Instance, ...]:
+        return self._call("find", (intent,), lambda: self._made_by(intent))
+
+    def terminate(self, ids: Sequence[str]) -> Mapping[str, EndAnswer]:
+        return self._call("terminate", (tuple(ids),), lambda: self._terminate(ids))
+
+    def problems(self, ids: Sequence[str]) -> Mapping[str, str]:
+        return self._call("problems", (tuple(ids),), lambda: self._problems(ids))
+
+    def adopt(self, ids: Sequence[str]) -> None:
+        self._call("adopt", (tuple(ids),), lambda: self._adopt(ids))
+
+    # ------------------------------------------------------------------ the answers
+
+    def _call(self, name: str, args: tuple[Any, ...], work: Callable[[], T]) -> T:
+        return self._world.faults.apply(Call(self._site, name, args), work, self._world.delay_answer)
+
+    def _instances(self, known: frozenset[str]) -> Instances:
+        owned, other_heads, foreign = [], [], []
+        for machine in self._world.machines.values():
+            if machine.id == self._owner.instance_id or machine.address in self._owner.addresses:
+                continue
+            if self._owns(machine, known):
+                owned.append(self._row(machine))
+            elif machine.cluster == self._owner.cluster:
+                other_heads.append(self._row(machine))
+            elif not machine.ended:
+                foreign.append(machine)
+        return Instances(
+            tuple(owned), tuple(other_heads), len(foreign), frozenset(machine.address for machine in foreign)
+        )
+
+    def _owns(self, machine: Machine, known: frozenset[str]) -> bool:
+        if machine.head:
+            return (machine.cluster, machine.head) == (self._owner.cluster, self._owner.head)
+        return machine.token.startswith(self._owner.token_prefix) or machine.id in known
+
+    def _row(self, machine: Machine) -> Instance:
+        return Instance(
+            id=machine.id,
+            state=machine.state,
+            addresses=frozenset({machine.address}),
+            launched_at=machine.launched_at,
+            flavour=machine.flavour,
+            pool=machine.pool,
+            intent=machine.intent,
+            token=machine.token,
+            state_detail=machine.state.value,
+            head=machine.head,
+        )
+
+    def _launch(self, intent: Intent) -> tuple[Instance, ...]:
+        again = self._made_by(intent)
+        if again:  # EC2: the same ClientToken answers with what it made the first time
+            return again
+        world, flavour = self._world, intent.offer.flavour
+        if flavour not in world.flavours:
+            raise ConfigurationError(f"launching {intent.offer}: there is no flavour {flavour!r}")
+        room = world.room(flavour)
+        count = intent.count if room is None else min(room, intent.count)
+        if count == 0:
+            raise CapacityError(f"launching {intent.offer}: no capacity for {flavour}")
+        if world.account_limit is not None:
+            present = sum(1 for machine in world.machines.values() if not machine.ended)
+            if present + count > world.account_limit:
+                raise QuotaError(f"launching {intent.offer}: the account may have {world.account_limit}")
+        return tuple(self._row(self._make(intent)) for _ in range(count))
+
+    def _make(self, intent: Intent) -> Machine:
+        def machine_of(machine_id: str, address: str) -> Machine:
+            return Machine(
+                id=machine_id,
+                address=address,
+                flavour=intent.offer.flavour,
+                launched_at=self._world.events.clock.time(),
+                network=intent.offer.network,
+                pool=intent.offer.pool,
+                cluster=self._owner.cluster,
+                head=self._owner.head,
+                intent=intent.id,
+                token=intent.token,
+            )
+
+        return self._world.launch(machine_of)
+
+    def _made_by(self, intent: Intent) -> tuple[Instance, ...]:
+        machines = self._world.machines.values()
+        return tuple(self._row(machine) for machine in machines if machine.token == intent.token)
+
+    def _terminate(self, ids: Sequence[str]) -> Mapping[str, EndAnswer]:
+        answers = {}
+        for machine_id in ids:
+            machine = self._world.machines.get(machine_id)
+            if machine is None:
+                answers[machine_id] = EndAnswer(EndOutcome.NOT_FOUND, "there is no such instance")
+            else:
+                self._world.terminate(machine)
+                answers[machine_id] = EndAnswer(EndOutcome.ENDING)
+        return answers
+
+    def _problems(self, ids: Sequence[str]) -> Mapping[str, str]:
+        found = {machine_id: self._world.machines.get(machine_id) for machine_id in ids}
+        return {
+            key: machine.problem or "state error"
+            for key, machine in found.items()
+            if machine is not None and (machine.problem or machine.state is InstanceState.ERROR)
+        }
+
+    def _adopt(self, ids: Sequence[str]) -> None:
+        for machine_id in ids:
+            machine = self._world.machines.get(machine_id)
+            if machine is None:
+                raise SourceError(f"adopting {machine_id}: there is no such instance")
+            machine.cluster, machine.head = self._owner.cluster, self._owner.head

@@ -1,0 +1,70 @@
+"""The executor in virtual time: the order of calls is the real executor's, only the threads are not.
+
+A call is three events: it begins, it takes effect (the request arrived there), its answer arrives.
+Between them other calls, the world and the daemon go on, so that the real races happen.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from dataclasses import dataclass
+from typing import Any, Callable, Optional
+
+from elastiq.events import EventQueue
+from elastiq.threads import Call, ThreadExecutor
+
+
+@dataclass(frozen=True)
+class Latency:
+    """The range in seconds that each half of a call takes, drawn anew for each."""
+
+    shortest_s: float = 0.02
+    longest_s: float = 0.5
+
+    def draw(self, rng: random.Random) -> float:
+        # `random` alone is the same in every version of Python; `uniform` and others need not be.
+        return self.shortest_s + (self.longest_s - self.shortest_s) * rng.random()
+
+
+class VirtualExecutor(ThreadExecutor):
+    """``answer_delay_s`` is asked right after a call took effect for how much later its answer arrives."""
+
+    def __init__(
+        self,
+        events: EventQueue,
+        rng: random.Random,
+        latency: Latency = Latency(),
+        answer_delay_s: Callable[[], float] = lambda: 0.0,
+    ) -> None:
+        super().__init__(events)
+        self._rng = rng
+        self._latency = latency
+        self._answer_delay_s = answer_delay_s
+
+    def close(self, wait_s: float) -> None:
+        """As the real one's when its loop has ended: what is in flight may still take effect, unheard."""
+        self._closed = True
+        self._waiting.clear()
+
+    def _start(self, call: Call) -> None:
+        self._running.setdefault(call.source, []).append(call)
+        call.began = self._events.clock.monotonic()
+        timer = self._events.after(call.deadline_s, lambda: None if self._closed else self._give_up(call))
+
+        def arrive(value: Any, error: Optional[Exception]) -> None:
+            timer.cancel()
+            if not self._closed:
+                self._finish(call, value, error)
+
+        def take_effect() -> None:
+            value, error = None, None
+            try:
+                value = call.call()
+            except Exception as exc:  # noqa: BLE001 - as in the real one, it travels in the Outcome
+                error = exc
+            delay_s = self._latency.draw(self._rng) + self._answer_delay_s()
+            if math.isfinite(delay_s):
+                self._events.after(delay_s, lambda: arrive(value, error))
+
+        self._events.after(self._latency.draw(self._rng), take_effect)

@@ -1,0 +1,153 @@
+"""The simulated batch system and cloud keep the contracts."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from typing import Optional
+
+import pytest
+
+from elastiq.events import EventQueue
+from elastiq.interfaces import (
+    DrainAnswer,
+    DrainOutcome,
+    LaunchError,
+    Offer,
+    Owner,
+    Resources,
+    SourceError,
+    TransientError,
+)
+from elastiq.simulation.batch import SimulatedBatch
+from elastiq.simulation.clock import VirtualClock
+from elastiq.simulation.cloud import SimulatedCloud
+from elastiq.simulation.faults import Faults, PlannedFaults
+from elastiq.simulation.model import Machine
+from elastiq.simulation.world import World
+from tests.conformance.batch import BatchBench, BatchConformance
+from tests.conformance.cloud import CloudBench, CloudConformance
+
+FOR_EVER = float("inf")
+OWNER = Owner("test", "0123456789abcdef0123", addresses=frozenset({"10.9.9.9"}), instance_id="i-head")
+
+
+def make_world(faults: Faults) -> World:
+    clock = VirtualClock()
+    events = EventQueue(clock, clock.wait)
+    flavours = {"small": Resources(cpus=4, memory_mb=8192), "large": Resources(cpus=16, memory_mb=65536)}
+    return World(events, random.Random(1), flavours, faults=faults)
+
+
+class SimulatedBatchBench(BatchBench):
+    def __init__(self) -> None:
+        self.faults = PlannedFaults()
+        self.world = make_world(self.faults)
+        self.batch = SimulatedBatch(self.world, OWNER)
+
+    def submit(self, count: int = 1, cpus: float = 1, memory_mb: Optional[float] = None) -> None:
+        for _ in range(count):
+            self.world.submit(Resources(cpus, memory_mb), FOR_EVER)
+
+    def hold(self, count: int = 1, cpus: float = 1) -> None:
+        for _ in range(count):
+            self.world.submit(Resources(cpus), FOR_EVER, held=True)
+
+    def add_worker(self, name: str, address: str, cpus: float = 4, memory_mb: float = 8192) -> str:
+        return self.world.add_worker(name, address, Resources(cpus, memory_mb)).name
+
+    def start_job(self, worker: str, cpus: float = 1) -> None:
+        self.world.start(self.world.submit(Resources(cpus), FOR_EVER), self.world.workers[worker])
+
+    def lose_worker(self, worker: str) -> None:
+        self.world.crash(self.world.workers[worker])
+
+    def fail_next(self, call: str) -> None:
+        self.faults.once(call, error=SourceError("the simulated batch system cannot be reached"))
+
+    def garble_next(self, call: str) -> None:
+        def nonsense(_answer: object) -> object:
+            raise SourceError("the simulated batch system answered with nonsense")
+
+        self.faults.once(call, after=nonsense)
+
+    def refuse_next_drain(self) -> None:
+        self.faults.once("drain", instead=lambda: DrainAnswer(DrainOutcome.REFUSED, "not allowed"))
+
+    def lose_part(self) -> str:
+        self.faults.once("jobs", after=lambda jobs: replace(jobs, missing=("schedd2",)))
+        return "schedd2"
+
+
+class TestSimulatedBatch(BatchConformance):
+    @pytest.fixture
+    def bench(self) -> BatchBench:
+        return SimulatedBatchBench()
+
+
+class SimulatedCloudBench(CloudBench):
+    def __init__(self) -> None:
+        self.faults = PlannedFaults()
+        self.world = make_world(self.faults)
+        self.owner = OWNER
+        self.offers = (Offer("ec2", "small"), Offer("ec2", "large"))
+        self.cloud = SimulatedCloud(self.world, OWNER)
+
+    def _add(self, machine_id: Optional[str] = None, cluster: str = "", head: str = "") -> str:
+        return self.world.launch(
+            lambda new_id, address: Machine(
+                machine_id or new_id,
+                address,
+                "small",
+                self.world.events.clock.time(),
+                cluster=cluster,
+                head=head,
+            )
+        ).id
+
+    def add_foreign(self) -> str:
+        return self._add()
+
+    def add_other_head(self) -> str:
+        return self._add(cluster=OWNER.cluster, head="another")
+
+    def add_head_node(self) -> str:
+        return self._add(OWNER.instance_id, OWNER.cluster, OWNER.head)
+
+    def run(self, instance_id: str) -> None:
+        self.world.events.after(self.world.image.boot_s[1], self.world.events.stop)
+        self.world.events.run()
+
+    def vanish(self, instance_id: str) -> None:
+        del self.world.machines[instance_id]
+
+    def refuse_next_launch(self, error: type[LaunchError]) -> None:
+        self.faults.once("launch", error=error("refused"))
+
+    def lose_next_launch_answer(self) -> None:
+        self.garble_next("launch")
+
+    def fail_next(self, call: str) -> None:
+        self.faults.once(call, error=SourceError("the simulated cloud cannot be reached"))
+
+    def garble_next(self, call: str) -> None:
+        def nonsense(_answer: object) -> object:
+            raise TransientError("the simulated cloud answered with nonsense")
+
+        self.faults.once(call, after=nonsense)
+
+    def limit_next_launch(self, count: int) -> None:
+        self.world.limits["small"] = count
+
+
+class TestSimulatedCloud(CloudConformance):
+    @pytest.fixture
+    def bench(self) -> CloudBench:
+        return SimulatedCloudBench()
+
+
+def test_the_simulated_systems_are_made_as_plugins_are() -> None:
+    world = make_world(Faults())
+    world.submit(Resources(cpus=1), 60.0)
+    batch = SimulatedBatch.from_config({"world": world}, OWNER)
+    assert [group.waiting for group in batch.jobs().groups] == [1]
