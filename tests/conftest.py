@@ -12,8 +12,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
-    skipped = len(reporter.stats.get("skipped", ())) if reporter else 0
-    if skipped and session.config.getoption("--fail-on-skip") and session.exitstatus == pytest.ExitCode.OK:
+    if reporter is None or not session.config.getoption("--fail-on-skip"):
+        return
+    skipped = len(reporter.stats.get("skipped", ()))
+    if skipped and session.exitstatus == pytest.ExitCode.OK:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
         reporter.write_line("")
         reporter.write_line(f"{skipped} skipped, and --fail-on-skip was given: that is a failure", red=True)
