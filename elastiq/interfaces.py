@@ -151,6 +151,7 @@ class Worker:
     jobs: int = 0
     job_starts: Optional[int] = None
     drained_by: Optional[str] = None
+    started_at: Optional[float] = None  # wall time at which its daemon began: older than the instance = a stale ad
     detail: str = ""
 
 
@@ -283,6 +284,7 @@ class Pool:
     max_vms: Optional[int] = None  # None: only the cluster's limit
     options: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
     fingerprint: str = ""  # changes with anything that could change which jobs its machines run
+    kind: str = ""  # of the cloud: which plugin serves its site
 
     def offers(self) -> tuple[Offer, ...]:
         """Every launchable choice, in the order of preference."""
