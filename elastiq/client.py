@@ -1,0 +1,64 @@
+"""The other end of the control socket (docs/control-protocol.md)."""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+from pathlib import Path
+from typing import Any, Mapping, Optional
+
+from elastiq.control import COMMAND_S, VERSION, Refused, address
+
+MAX_ANSWER = 256_000_000  # bytes
+
+
+class NotRunning(Exception):
+    """Nobody listens at the socket."""
+
+
+class NoAnswer(Exception):
+    """Somebody listens, but there is no answer, or not one of elastiq's."""
+
+
+def ask(
+    path: Path, verb: str, args: Optional[Mapping[str, Any]] = None, timeout_s: float = COMMAND_S + 10
+) -> dict[str, Any]:
+    """Ask one thing and return the answer. Raises `NotRunning`, `NoAnswer`, `Refused` or PermissionError."""
+    request = {"v": VERSION, "verb": verb, "args": args or {}}
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC) as sock:
+        sock.settimeout(timeout_s)
+        try:
+            with address(path) as name:
+                sock.connect(name)
+        except (FileNotFoundError, NotADirectoryError, ConnectionRefusedError):
+            raise NotRunning(f"elastiq is not running (nothing listens at {path})") from None
+        except PermissionError:
+            raise PermissionError(
+                f"no permission to use {path}: it is for elastiq's user and group"
+            ) from None
+        except OSError as error:
+            raise NoAnswer(f"{path}: {error.strerror or error}") from None
+        try:
+            sock.sendall(json.dumps(request).encode() + b"\n")
+            answer = json.loads(_line(sock, time.monotonic() + timeout_s))
+        except (OSError, ValueError) as error:
+            raise NoAnswer(f"no answer from elastiq at {path}: {error}") from None
+    if not isinstance(answer, dict) or answer.get("v") != VERSION:
+        raise NoAnswer(f"the answer from {path} is not in version {VERSION} of the control protocol")
+    if not answer.get("ok"):
+        raise Refused(str(answer.get("code", "fault")), str(answer.get("error", "refused without a reason")))
+    return answer
+
+
+def _line(sock: socket.socket, end: float) -> bytes:
+    parts: list[bytes] = []
+    size = 0
+    while not parts or not parts[-1].endswith(b"\n"):
+        sock.settimeout(max(0.001, end - time.monotonic()))
+        part = sock.recv(65_536)
+        size += len(part)
+        if not part or size > MAX_ANSWER:
+            raise ValueError("the connection ended early" if not part else "too long")
+        parts.append(part)
+    return b"".join(parts)

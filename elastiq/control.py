@@ -1,0 +1,207 @@
+"""The control socket: one JSON object a line, on threads of its own (docs/control-protocol.md).
+
+Reading answers from what the daemon last published and never waits for the loop. Commands go to the
+loop and are only for root and the daemon's own user. A client can neither block others nor fill memory:
+requests are bounded in size and time, and of too many clients the one that is idle for longest is dropped.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import socket
+import stat
+import struct
+import threading
+import time
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeout
+from pathlib import Path
+from typing import Any, Callable, Iterator, Mapping
+
+log = logging.getLogger(__name__)
+
+VERSION = 1
+MAX_REQUEST = 65_536  # bytes
+REQUEST_S = 5.0  # for one request to arrive, and for its answer to be taken
+COMMAND_S = 60.0  # for the loop to do what it was asked
+CLIENTS = 16
+_PATH_MAX = 107  # of sockaddr_un.sun_path (unix(7)), without its final NUL
+
+Answer = Mapping[str, Any]
+
+
+class Refused(Exception):
+    """A request that is not done: ``code`` is one of docs/control-protocol.md, the text is for a person."""
+
+    def __init__(self, code: str, message: str) -> None:
+        self.code = code
+        super().__init__(message)
+
+
+class ControlServer:
+    """Listens at ``path``, which only the holder of the run directory's lock may do.
+
+    ``status`` returns what was last published; ``command(verb, args)`` starts a command and returns the
+    future of its answer, or raises `Refused`. Both are called from any thread.
+    """
+
+    def __init__(
+        self, path: Path, status: Callable[[], Answer], command: Callable[[str, Answer], Future[Answer]]
+    ) -> None:
+        self._path = path
+        self._status = status
+        self._command = command
+        self._lock = threading.Lock()
+        self._open: set[socket.socket] = set()
+        self._idle: dict[socket.socket, None] = {}  # not waiting for a command, the longest idle first
+        self._closed = False
+        self._listener = _listen(path)
+        threading.Thread(target=self._accept, name="elastiq control", daemon=True).start()
+
+    def close(self) -> None:
+        """Take no more clients and remove the socket; answers under way may still be sent."""
+        self._closed = True
+        with contextlib.suppress(OSError):
+            self._path.unlink()
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+
+    def _accept(self) -> None:
+        while not self._closed:
+            try:
+                client, _ = self._listener.accept()
+            except OSError as error:
+                if not self._closed:
+                    log.warning("control socket: cannot accept: %s", error)
+                    time.sleep(1.0)  # out of descriptors: do not spin
+                continue
+            self._make_room()
+            with self._lock:
+                self._open.add(client)
+            threading.Thread(target=self._serve, args=(client,), name="elastiq client", daemon=True).start()
+
+    def _make_room(self) -> None:
+        """Wait until there is room for one more client, dropping the one that has been idle for longest."""
+        while True:
+            with self._lock:
+                if len(self._open) < CLIENTS or self._closed:
+                    return
+                for idle in self._idle:
+                    with contextlib.suppress(OSError):
+                        idle.shutdown(socket.SHUT_RDWR)
+                    break
+            time.sleep(0.01)
+
+    def _serve(self, client: socket.socket) -> None:
+        try:
+            _, uid, _ = struct.unpack("3i", client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+            for request in self._requests(client):
+                answer = self._answer(request, uid, client)
+                client.settimeout(REQUEST_S)
+                client.sendall(json.dumps(answer, separators=(",", ":")).encode() + b"\n")
+        except OSError:
+            pass  # it went away, or was too slow: its own affair
+        finally:
+            with self._lock:
+                self._open.discard(client)
+                self._idle.pop(client, None)
+            client.close()
+
+    def _requests(self, client: socket.socket) -> Iterator[bytes]:
+        """The lines that a client sends, until it closes or sends none in time. A line that is too long
+        is cut, so that it is answered as malformed, and is the last one."""
+        rest = b""
+        while len(rest) <= MAX_REQUEST:
+            with self._lock:
+                self._idle.pop(client, None)
+                self._idle[client] = None
+            end = time.monotonic() + REQUEST_S
+            while b"\n" not in rest and len(rest) <= MAX_REQUEST:
+                client.settimeout(max(0.001, end - time.monotonic()))
+                received = client.recv(8192)
+                if not received:
+                    return
+                rest += received
+            line, found, after = rest.partition(b"\n")
+            yield line if found else rest
+            rest = after if found else rest
+
+    def _answer(self, line: bytes, uid: int, client: socket.socket) -> dict[str, Any]:
+        try:
+            return {"v": VERSION, "ok": True, **self._do(*_parse(line), uid, client)}
+        except Refused as refused:
+            return {"v": VERSION, "ok": False, "code": refused.code, "error": str(refused)}
+        except Exception as error:  # a fault of ours: the client must hear of it, and the log its traceback
+            log.exception("control socket: fault in a request")
+            text = f"internal fault ({type(error).__name__}): see the log"
+            return {"v": VERSION, "ok": False, "code": "fault", "error": text}
+
+    def _do(self, verb: str, args: Answer, uid: int, client: socket.socket) -> Answer:
+        if verb == "status":
+            return {"pid": os.getpid(), "status": self._status()}
+        if uid not in (0, os.geteuid()):
+            raise Refused("denied", f"`{verb}` is only for root and for the user that elastiq runs as")
+        with self._lock:
+            self._idle.pop(client, None)
+        log.info("control socket: %s asked by user id %d", verb, uid)
+        try:
+            return {"result": self._command(verb, args).result(COMMAND_S)}
+        except FutureTimeout:
+            raise Refused(
+                "timeout", f"`{verb}` was handed over, but was not done in {COMMAND_S:g} s"
+            ) from None
+
+
+def _parse(line: bytes) -> tuple[str, Answer]:
+    if len(line) > MAX_REQUEST:
+        raise Refused("malformed", f"a request is one line of at most {MAX_REQUEST} bytes")
+    try:
+        request = json.loads(line)
+    except (ValueError, RecursionError):
+        raise Refused("malformed", "a request is one JSON object on one line") from None
+    if not isinstance(request, dict) or not isinstance(request.get("verb"), str):
+        raise Refused("malformed", 'a request is a JSON object with "v" and "verb"')
+    if request.get("v") != VERSION:
+        raise Refused("version", f"this elastiq speaks version {VERSION} of the control protocol")
+    args = request.get("args", {})
+    if not isinstance(args, dict):
+        raise Refused("malformed", '"args" is a JSON object')
+    return request["verb"], args
+
+
+def _listen(path: Path) -> socket.socket:
+    """A listening socket of mode 0660; a socket file that a killed daemon left is replaced."""
+    with contextlib.suppress(FileNotFoundError):
+        if not stat.S_ISSOCK(path.lstat().st_mode):
+            raise FileExistsError(17, "is in the way: not a socket", str(path))
+        path.unlink()
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+    before = os.umask(0o117)
+    try:
+        with address(path) as name:
+            listener.bind(name)
+    except OSError:
+        listener.close()
+        raise
+    finally:
+        os.umask(before)
+    listener.listen(64)
+    return listener
+
+
+@contextlib.contextmanager
+def address(path: Path) -> Iterator[str]:
+    """A name of a Unix socket that fits into sun_path: one that is too long goes by its directory's
+    descriptor. Raises OSError if the directory cannot be opened."""
+    if len(os.fsencode(path)) <= _PATH_MAX:
+        yield str(path)
+        return
+    fd = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield f"/proc/self/fd/{fd}/{path.name}"
+    finally:
+        os.close(fd)

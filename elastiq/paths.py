@@ -1,0 +1,131 @@
+"""Where things are, for root and for others, and the lock that lets one daemon run."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import signal
+import struct
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Optional
+
+LOCK = "elastiq.lock"  # in the state directory: one daemon for one state
+SOCKET = "elastiq.sock"  # in the run directory
+SOCKET_LOCK = "elastiq.pid"  # in the run directory: one daemon for one socket
+LOG = "elastiq.log"
+
+_FLOCK = "hhqqi"  # struct flock with 64-bit offsets, which every Python on Linux is built with
+
+
+@dataclass(frozen=True)
+class Paths:
+    """The configuration file and the directories of one daemon; absolute."""
+
+    config: Path
+    logdir: Path
+    statedir: Path
+    rundir: Path
+
+    @classmethod
+    def of(
+        cls,
+        config: Optional[str] = None,
+        logdir: Optional[str] = None,
+        statedir: Optional[str] = None,
+        rundir: Optional[str] = None,
+    ) -> Paths:
+        """What is None has its usual place: the system's for root, ~/.elastiq for others."""
+        if os.geteuid() == 0:
+            usual = ("/etc/elastiq.conf", "/var/log/elastiq", "/var/lib/elastiq", "/run/elastiq")
+        else:
+            home = Path.home() / ".elastiq"
+            usual = (f"{home}/elastiq.conf", f"{home}/log", f"{home}/state", f"{home}/run")
+        given = (config, logdir, statedir, rundir)
+        return cls(*(Path(os.path.abspath(mine or default)) for mine, default in zip(given, usual)))
+
+    @property
+    def socket(self) -> Path:
+        return self.rundir / SOCKET
+
+
+class LockedError(Exception):
+    """Another process holds the lock. ``pid`` is None if it is on another machine or hidden from here."""
+
+    def __init__(self, path: Path, pid: Optional[int]) -> None:
+        self.pid = pid
+        where = f"pid {pid}" if pid else "on another machine or in another container"
+        super().__init__(f"elastiq runs already ({where}): it holds {path}")
+
+
+class Lock:
+    """A lock that ends with its process, however that ends; the file's content is only for people.
+
+    A POSIX record lock, because the kernel itself then says which process holds it (`holder`): a pid that
+    is read from a file may have been recycled. The process must not open this file a second time, since
+    closing any descriptor of it would drop the lock.
+    """
+
+    def __init__(self, path: Path, wait_s: float = 0.5) -> None:
+        """Take it, waiting a moment for one who is just leaving. Raises `LockedError` or OSError."""
+        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        end = time.monotonic() + wait_s
+        while True:
+            try:
+                fcntl.lockf(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except (BlockingIOError, PermissionError):
+                if time.monotonic() >= end:
+                    pid = _holder(self._fd)
+                    os.close(self._fd)
+                    raise LockedError(path, pid or None) from None
+                time.sleep(0.05)
+        os.ftruncate(self._fd, 0)
+        os.pwrite(self._fd, f"{os.getpid()}\n".encode(), 0)
+
+    def release(self) -> None:
+        os.close(self._fd)
+
+
+def _holder(fd: int) -> Optional[int]:
+    """The process that holds the lock: None if nobody does, 0 if it is one that cannot be seen from here."""
+    asked = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+    kind, _, _, _, pid = struct.unpack(_FLOCK, fcntl.fcntl(fd, fcntl.F_GETLK, asked))
+    return None if kind == fcntl.F_UNLCK else max(0, pid)
+
+
+def holder(paths: Paths) -> Optional[int]:
+    """The pid of the running daemon, proved by its lock; 0 if it runs where no pid can be seen.
+
+    Asking does not take the lock, so that it cannot get in the way of a start. Raises OSError.
+    """
+    try:
+        fd = os.open(paths.statedir / LOCK, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    try:
+        return _holder(fd)
+    finally:
+        os.close(fd)
+
+
+def send_signal(paths: Paths, pid: int, number: signal.Signals) -> bool:
+    """Signal the daemon, and no process that has inherited its pid. False if it is gone."""
+    try:
+        if not hasattr(os, "pidfd_open") or not hasattr(signal, "pidfd_send_signal"):
+            if holder(paths) != pid:
+                return False
+            os.kill(pid, number)
+            return True
+        fd = os.pidfd_open(pid)
+        try:
+            # The descriptor stays with this process whatever becomes of the number, and it holds the lock.
+            if holder(paths) != pid:
+                return False
+            signal.pidfd_send_signal(fd, number)
+            return True
+        finally:
+            os.close(fd)
+    except ProcessLookupError:
+        return False
