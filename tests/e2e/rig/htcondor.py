@@ -1,0 +1,149 @@
+"""The pool's head (collector, negotiator, schedd), its tokens, and commands to it."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import secrets
+import shutil
+import signal
+from pathlib import Path
+from typing import Any, Sequence
+
+from tests.e2e.rig import condor_config, network, places, user
+from tests.e2e.rig.process import RigError, end, poll, run, running, start
+
+_LOCAL = f"{places.POOL_INSIDE}/head"
+_SUBDIRECTORIES = ("log", "spool", "execute", "lock", "run")
+
+
+def head_directory() -> Path:
+    return places.pool() / "head"
+
+
+def pid_file() -> Path:
+    return places.base() / "head.pid"
+
+
+def make_local(directory: Path, configuration: str) -> None:
+    """The directories and the configuration of one machine's HTCondor, as in its package."""
+    for name in _SUBDIRECTORIES:
+        (directory / name).mkdir(parents=True, exist_ok=True)
+        os.chown(directory / name, places.CONDOR_UID, places.CONDOR_UID)
+    for name in ("passwords.d", "tokens.d"):
+        (directory / name).mkdir(mode=0o700, exist_ok=True)
+    (directory / "condor_config").write_text(configuration)
+
+
+def master(namespace: str, local: str) -> list[str]:
+    """The command line of a condor_master with the configuration in ``local`` (a path inside the root)."""
+    program = ["env", "-i", "PATH=/usr/sbin:/usr/bin", f"CONDOR_CONFIG={local}/condor_config"]
+    return network.in_root(namespace, [*program, "/usr/sbin/condor_master", "-f"])
+
+
+def start_head() -> None:
+    """Start central manager and schedd with an empty queue, unless they run; wait until both answer."""
+    if running(pid_file()) is None:
+        shutil.rmtree(places.pool(), ignore_errors=True)
+        head = head_directory()
+        make_local(head, condor_config.head(_LOCAL))
+        secret = head / "passwords.d/POOL"
+        secret.write_bytes(base64.b64encode(secrets.token_bytes(48)))
+        secret.chmod(0o600)
+        start(master(places.HUB, _LOCAL), places.base() / "head.log", pid_file())
+    if not poll(_answers, 30):
+        raise RigError(
+            f"HTCondor's head does not answer; see {head_directory()}/log and {places.base()}/head.log"
+        )
+    _make_tokens()
+
+
+def stop_head() -> None:
+    """A fast shutdown, as HTCondor's own unit does it."""
+    end(pid_file(), signal.SIGQUIT)
+
+
+def _answers() -> bool:
+    rows = as_root(["condor_status", "-any", "-autoformat", "MyType"], check=False)
+    return {"Collector", "Negotiator", "Scheduler"} <= set(rows.split())
+
+
+def as_root(argv: Sequence[object], check: bool = True, uid: int = 0) -> str:
+    """Run one of HTCondor's commands inside the root with the head's own configuration."""
+    environment = [
+        "env",
+        f"CONDOR_CONFIG={_LOCAL}/condor_config",
+        "HOME=/home/jobuser" if uid else "HOME=/root",
+    ]
+    return run(network.in_root(places.HUB, [*environment, *argv], uid), check=check)
+
+
+def worker_token() -> Path:
+    """The token that user data would carry to a worker."""
+    return places.base() / "worker.token"
+
+
+def daemon_token() -> Path:
+    """The token that lets the daemon drain: in the directory that the client configuration names."""
+    return places.base() / "tokens" / "elastiq"
+
+
+def _make_tokens() -> None:
+    token = as_root(
+        [
+            "condor_token_create",
+            "-identity",
+            condor_config.POOL_IDENTITY,
+            *_rights("ADVERTISE_STARTD", "ADVERTISE_MASTER", "READ"),
+        ]
+    )
+    _write_private(worker_token(), token, 0)
+    token = as_root(
+        ["condor_token_create", "-identity", condor_config.DAEMON_IDENTITY, *_rights("READ", "ADMINISTRATOR")]
+    )
+    daemon_token().parent.mkdir(exist_ok=True)
+    daemon_token().parent.chmod(0o700)
+    os.chown(daemon_token().parent, places.DAEMON_UID, places.DAEMON_UID)
+    _write_private(daemon_token(), token, places.DAEMON_UID)
+    places.client_config().write_text(condor_config.client(places.root(), str(daemon_token().parent)))
+
+
+def _rights(*names: str) -> list[str]:
+    return [word for name in names for word in ("-authz", name)]
+
+
+def _write_private(path: Path, text: str, owner: int) -> None:
+    path.touch(mode=0o600)
+    path.write_text(text)
+    os.chown(path, owner, owner)
+
+
+def query(tool: str, *arguments: str) -> list[dict[str, Any]]:
+    """The ads that condor_q or condor_status prints, read as any user may."""
+    text = run(user.as_daemon([tool, *arguments, "-json"]))
+    return list(json.loads(text)) if text.strip() else []
+
+
+def submit(count: int, seconds: float, lines: Sequence[str] = ()) -> int:
+    """Submit sleep jobs as the rig's job user; returns their cluster id. ``lines`` go before `queue`."""
+    description = "\n".join(
+        [
+            "executable = /bin/sleep",
+            f"arguments = {seconds:g}",
+            "transfer_executable = false",
+            "should_transfer_files = IF_NEEDED",
+            "request_cpus = 1",
+            "request_memory = 64",
+            "request_disk = 1M",
+            *lines,
+            f"queue {count}",
+        ]
+    )
+    path = places.root() / f"tmp/{secrets.token_hex(8)}.sub"
+    path.write_text(description + "\n")
+    try:
+        said = as_root(["condor_submit", "-terse", f"/tmp/{path.name}"], uid=places.JOB_UID)
+    finally:
+        path.unlink()
+    return int(said.split(".")[0])  # "7.0 - 7.4"

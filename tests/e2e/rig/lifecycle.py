@@ -1,0 +1,124 @@
+"""The whole rig: up, reset, down."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from tests.e2e.rig import debian, htcondor, network, places
+from tests.e2e.rig.client import Ec2
+from tests.e2e.rig.process import RigError, end, poll, running, start
+
+_NEEDED = ("apt-get", "dpkg-deb", "tar", "chroot", "unshare", "nsenter", "ip", "setpriv")
+
+
+def missing() -> str:
+    """Why the rig cannot run here; empty if it can, as far as can be told without trying."""
+    if os.geteuid() != 0:
+        return "it needs root (network namespaces, chroot)"
+    absent = [name for name in _NEEDED if shutil.which(name) is None]
+    if absent:
+        return f"these commands are missing: {', '.join(absent)}"
+    try:
+        import moto.server  # noqa: F401
+    except ImportError as error:
+        return f"moto's server is missing ({error}): pip install 'moto[ec2,server]'"
+    blocked = [
+        path
+        for path in (places.base(), *places.base().parents)
+        if path.exists() and not path.stat().st_mode & 1
+    ]
+    return (
+        f"an unprivileged user cannot reach {blocked[-1]}: set {places.DIRECTORY_VARIABLE}" if blocked else ""
+    )
+
+
+def up() -> None:
+    """Build what is missing and start what does not run; raises `RigError`. 10 s the first time, then 3 s."""
+    reason = missing()
+    if reason:
+        raise RigError(reason)
+    places.base().mkdir(parents=True, exist_ok=True)
+    places.base().chmod(0o755)
+    debian.unpack()
+    debian.wrap_tools()
+    if running(htcondor.pid_file()) is None or running(_ec2_pid_file()) is None:
+        down()  # what a rig that was killed has left
+    network.make_hub()
+    htcondor.start_head()
+    _start_ec2()
+
+
+def reset() -> None:
+    """No jobs, no instances, no workers, no faults: the state that every test begins with."""
+    if htcondor.query("condor_q", "-allusers", "-attributes", "ClusterId"):
+        htcondor.as_root(["condor_rm", "-all"], check=False)
+        htcondor.as_root(["condor_rm", "-forcex", "-all"], check=False)
+    Ec2().reset()
+    if htcondor.query("condor_status", "-attributes", "Name"):
+        _forget_workers()
+    if not poll(_is_clean, 15, 0.1):
+        raise RigError("jobs or workers are left after a reset: see `rig.sh status`")
+
+
+def _forget_workers() -> None:
+    """Tell the collector that the machines are gone; one that died silently would stay for a minute."""
+    path = places.root() / "tmp/invalidate"
+    for kind in ("Machine", "DaemonMaster"):
+        path.write_text(f'MyType = "Query"\nTargetType = "{kind}"\nRequirements = true\n')
+        command = "INVALIDATE_STARTD_ADS" if kind == "Machine" else "INVALIDATE_MASTER_ADS"
+        htcondor.as_root(["condor_advertise", command, "/tmp/invalidate"], check=False)
+
+
+def _is_clean() -> bool:
+    jobs = htcondor.query("condor_q", "-allusers", "-attributes", "ClusterId")
+    return not jobs and not htcondor.query("condor_status", "-attributes", "Name")
+
+
+def down() -> None:
+    """End every process and namespace of the rig, however it was left."""
+    end(_ec2_pid_file())
+    names = network.namespaces()
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(network.remove, [name for name in names if name != places.HUB]))
+    htcondor.stop_head()
+    network.remove(places.HUB)
+    for path in places.base().glob(f"{places.NAMESPACE_PREFIX}*.pid"):
+        path.unlink()
+    places.ec2_socket().unlink(missing_ok=True)
+    left = network.namespaces() + _mounts()
+    if left:
+        raise RigError(f"left behind: {', '.join(left)}")
+
+
+def purge() -> None:
+    """Delete the rig's directory; it must be down."""
+    if _mounts():
+        raise RigError(f"still mounted, not deleted: {', '.join(_mounts())}")
+    shutil.rmtree(places.base(), ignore_errors=True)
+
+
+def _mounts() -> list[str]:
+    below = str(places.base()) + "/"
+    points = [line.split()[1] for line in Path("/proc/mounts").read_text().splitlines()]
+    return [point for point in points if point.startswith(below)]
+
+
+def _ec2_pid_file() -> Path:
+    return places.base() / "ec2.pid"
+
+
+def _start_ec2() -> None:
+    if running(_ec2_pid_file()) is None:
+        argv = network.within(places.HUB, [sys.executable, "-m", "tests.e2e.rig.ec2_server"])
+        environment = {
+            **os.environ,
+            "PYTHONPATH": str(places.REPOSITORY),
+            places.DIRECTORY_VARIABLE: str(places.base()),
+        }
+        start(argv, places.base() / "ec2.log", _ec2_pid_file(), environment)
+    if not poll(places.ec2_socket().exists, 30) or Ec2().log() is None:
+        raise RigError(f"the EC2 server does not start: see {places.base()}/ec2.log")
