@@ -103,16 +103,17 @@ class EventQueue:
         self._inbox.put(None)
 
     def run(self) -> None:
-        """Run actions until `stop`; in virtual time also until none is left."""
-        self._stopped = False
+        """Run actions until `stop`, which may have come before; in virtual time also until none is left."""
         try:
+            if self._stopped:
+                raise _Stopped
             while True:
                 self._scheduler.run()
                 if self._virtual_wait is not None and self._inbox.empty():
                     return
                 self._delay(self.longest_pause_s)
         except _Stopped:
-            return
+            self._stopped = False
 
     def _delay(self, seconds: float) -> None:
         """`sched`'s delay function: returns early when something was posted."""

@@ -80,3 +80,12 @@ def test_an_action_may_schedule_itself_again() -> None:
     events.after(10, tick)
     events.run()
     assert times == [110.0, 120.0, 130.0]
+
+
+def test_a_stop_that_comes_before_the_run_is_not_lost() -> None:
+    events = EventQueue(RealClock())
+    ran: list[str] = []
+    events.after(0.0, lambda: ran.append("x"))
+    events.stop()
+    events.run()
+    assert not ran
