@@ -21,7 +21,12 @@ class Call:
     """One call and where it queues: a lane is a source's reads or its acts."""
 
     def __init__(
-        self, source: str, key: str, call: Callable[[], Any], done: Callable[[Outcome[Any]], None], deadline_s: float
+        self,
+        source: str,
+        key: str,
+        call: Callable[[], Any],
+        done: Callable[[Outcome[Any]], None],
+        deadline_s: float,
     ) -> None:
         self.source, self.key, self.call, self.done, self.deadline_s = source, key, call, done, deadline_s
         self.began = 0.0
@@ -38,7 +43,9 @@ class ThreadExecutor:
         self._abandoned: dict[str, int] = {}
         self._closed = False
 
-    def read(self, source: str, call: Callable[[], T], done: Callable[[Outcome[T]], None], deadline_s: float) -> bool:
+    def read(
+        self, source: str, call: Callable[[], T], done: Callable[[Outcome[T]], None], deadline_s: float
+    ) -> bool:
         lane = f"read {source}"
         if self._closed or self._running.get(lane) or self._abandoned.get(lane, 0) >= ABANDONED_AT_MOST:
             return False
@@ -46,7 +53,12 @@ class ThreadExecutor:
         return True
 
     def act(
-        self, source: str, node: str, call: Callable[[], T], done: Callable[[Outcome[T]], None], deadline_s: float
+        self,
+        source: str,
+        node: str,
+        call: Callable[[], T],
+        done: Callable[[Outcome[T]], None],
+        deadline_s: float,
     ) -> None:
         if self._closed:
             return
@@ -98,7 +110,7 @@ class ThreadExecutor:
             value, error = None, None
             try:
                 value = call.call()
-            except Exception as exc:  # whatever it is, it belongs to the caller: it travels in the Outcome
+            except Exception as exc:  # noqa: BLE001 - it belongs to the caller and travels in the Outcome
                 error = exc
             call.reported = True
             self._events.post(lambda: finish(value, error))

@@ -1,0 +1,219 @@
+"""What the parts of the daemon share: the state, and the ways to log, count, store and guard.
+
+Only the decision thread uses it.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import traceback
+import uuid
+from typing import Any, Callable, Mapping, Optional
+
+from elastiq.demand import Trials
+from elastiq.events import EventQueue
+from elastiq.executor import Executor, Outcome
+from elastiq.health import Health
+from elastiq.interfaces import BatchSystem, Cloud, Owner, SourceError
+from elastiq.nodes import TO_COME, Move, Node, Registry, State
+from elastiq.settings import Settings
+from elastiq.store import Store, StoreError, learned_from_json, learned_to_json
+
+log = logging.getLogger("elastiq")
+
+# The deadline of an act or a read lies this much beyond what the plugin promises for itself.
+DEADLINE_MARGIN_S = 5.0
+
+
+def new_id() -> str:
+    """A fresh name for an intent."""
+    return uuid.uuid4().hex[:20]
+
+
+class Core:
+    """The daemon's state, and its hands to the outside."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        batch: BatchSystem,
+        clouds: Mapping[str, Cloud],
+        owner: Owner,
+        events: EventQueue,
+        executor: Executor,
+        store: Store,
+        new_id: Callable[[], str] = new_id,
+        jitter: Optional[random.Random] = None,
+    ) -> None:
+        self.settings, self.batch, self.clouds, self.owner = settings, batch, clouds, owner
+        self.events, self.executor, self.store = events, executor, store
+        self.new_id = new_id
+        self.jitter = jitter or random.Random()
+        self.registry = Registry()
+        self.health = Health()
+        self.trials = Trials()
+        self.counters: dict[str, int] = {}
+        self.notices: dict[str, str] = {}  # what a person should know now, by subject
+        self.store_broken = False
+        self.faults: dict[str, int] = {}  # distinct exceptions that are bugs, with their counts
+        self._told: dict[str, str] = {}
+        self._learned_stored = ""
+
+    # ------------------------------------------------------------------ time
+
+    def now(self) -> float:
+        return self.events.clock.monotonic()
+
+    def wall(self) -> float:
+        return self.events.clock.time()
+
+    # ------------------------------------------------------------------ telling
+
+    def count(self, what: str, by: int = 1) -> None:
+        self.counters[what] = self.counters.get(what, 0) + by
+
+    def tell(self, subject: str, text: str, level: int = logging.WARNING) -> None:
+        """Keep a notice for the status, and log it when it is new. An empty text takes it back."""
+        if not text:
+            if self.notices.pop(subject, None):
+                log.info("%s: over", subject)
+            return
+        if subject not in self.notices:
+            log.log(level, "%s: %s", subject, text)
+        self.notices[subject] = text
+
+    def tell_once(self, subject: str, text: str) -> None:
+        """Log a sentence when it differs from the last one on the subject."""
+        if self._told.get(subject) != text:
+            self._told[subject] = text
+            log.info("%s", text)
+
+    def record(self, what: str, node: str, pool: str, reason: str) -> None:
+        """A line of history; a store that cannot be written is told, and no reason to stop."""
+        try:
+            self.store.record(self.wall(), what, node, pool, reason)
+        except StoreError as exc:
+            self.store_failed(exc)
+
+    def store_failed(self, exc: StoreError) -> None:
+        self.count("store_errors")
+        self.store_broken = True
+        self.tell("store", f"{exc}: nothing is launched until it can be written")
+
+    # ------------------------------------------------------------------ guarding
+
+    def guard(self, name: str, action: Callable[[], object]) -> bool:
+        """Run a piece of the loop; a bug in it is logged with its traceback once, counted, and does not
+        stop the loop. Returns whether it went well."""
+        try:
+            action()
+            return True
+        except Exception as exc:
+            where = traceback.extract_tb(exc.__traceback__)[-1]
+            fault = f"{name}: {type(exc).__name__} at {where.name}:{where.lineno}"
+            self.faults[fault] = self.faults.get(fault, 0) + 1
+            self.count("handler_faults")
+            if self.faults[fault] == 1:
+                log.exception("%s: this is a bug in elastiq; the loop goes on", fault)
+            else:
+                log.error("%s (%d times)", fault, self.faults[fault])
+            return False
+
+    def guarded(self, name: str, done: Callable[[Outcome[Any]], None]) -> Callable[[Outcome[Any]], None]:
+        """The same for what takes the result of a call; the state is stored afterwards."""
+
+        def take(outcome: Outcome[Any]) -> None:
+            self.guard(name, lambda: done(outcome))
+            self.guard("persist", self.persist)
+
+        return take
+
+    def explain(self, error: BaseException) -> str:
+        """One line for a failed call. What is no `SourceError` or deadline is a plugin's bug, and said so."""
+        if isinstance(error, SourceError) or type(error).__name__ == "DeadlineError":
+            return str(error)
+        self.count("plugin_faults")
+        text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
+        self.tell_once(f"fault {type(error).__name__}", f"a plugin failed in a way it should not:\n{text}")
+        return f"{type(error).__name__}: {error}"
+
+    # ------------------------------------------------------------------ calling
+
+    def act_on_batch(self, node: Node, call: Callable[[], Any], done: Callable[[Outcome[Any]], None]) -> None:
+        self.count("batch_acts")
+        deadline = self.batch.call_deadline_s + DEADLINE_MARGIN_S
+        self.executor.act("batch", node.id, call, self.guarded("batch act", done), deadline)
+
+    def act_on_cloud(
+        self, site: str, key: str, call: Callable[[], Any], done: Callable[[Outcome[Any]], None]
+    ) -> None:
+        self.count("cloud_acts")
+        deadline = self.clouds[site].call_deadline_s + DEADLINE_MARGIN_S
+        self.executor.act(f"cloud {site}", key, call, self.guarded("cloud act", done), deadline)
+
+    # ------------------------------------------------------------------ storing
+
+    def restore(self) -> None:
+        """Take up where the last run left off."""
+        for node in self.store.nodes():
+            self.registry.add(node)
+        self.registry.touched.clear()
+        self.trials.records = {trial.key: trial for trial in self.store.trials()}
+        self.registry.learned = learned_from_json(self.store.recall("learned") or [])
+        self.health.failed_boots = self.store.recall("failed_boots") or {}
+        if self.store.notice:
+            self.tell("store", self.store.notice)
+
+    def persist(self) -> None:
+        """Log, count and store what changed since the last time."""
+        moves, self.registry.moves = self.registry.moves, []
+        failed_boots = dict(self.health.failed_boots)
+        for move in moves:
+            self._moved(move)
+        touched = list(self.registry.touched.values())
+        learned = repr(sorted(self.registry.learned.items()))
+        try:
+            if touched:
+                self.store.save(touched)
+                self.registry.touched.clear()
+            if self.trials.changed:
+                self.store.replace_trials(self.trials.records.values())
+                self.trials.changed = False
+            if learned != self._learned_stored:
+                self.store.remember("learned", learned_to_json(self.registry.learned))
+                self._learned_stored = learned
+            if failed_boots != self.health.failed_boots:
+                self.store.remember("failed_boots", self.health.failed_boots)
+            if self.store_broken:
+                self.store.remember("last_failure", self.wall())  # a write that shows that it works again
+                self.store_broken = False
+                self.tell("store", "")
+        except StoreError as exc:
+            self.store_failed(exc)
+
+    def _moved(self, move: Move) -> None:
+        node, before, after = move.node, move.before, move.after
+        if not move.legal:
+            self.count("illegal_transitions")
+            log.error(
+                "%s: illegal transition %s -> %s (%s)", node.name, before.value, after.value, move.reason
+            )
+            return
+        log.info("%s (%s): %s -> %s: %s", node.name, node.pool, before.value, after.value, move.reason)
+        self.count(f"moves_{after.value}")
+        self.record(after.value, node.name, node.pool, move.reason)
+        if before in TO_COME and after in (State.IDLE, State.BUSY):
+            self.health.boot_joined(node.pool)
+        elif before in (State.PENDING, State.BOOTING):
+            if after in (State.FAILED, State.TERMINATING, State.GONE):
+                self.health.boot_failed(node.pool)
+        if after in (State.GONE, State.FAILED) and node.joined_at is None:
+            self._groups_bereft(node)
+
+    def _groups_bereft(self, node: Node) -> None:
+        """A machine never came: groups for which no other was launched have not been tried at all."""
+        for key in node.groups:
+            others = (n for n in self.registry if n is not node and key in n.groups)
+            if not any(n.state in TO_COME or n.joined_at is not None for n in others):
+                self.trials.never_came(key)

@@ -1,0 +1,258 @@
+"""observe -> plan -> act: the handlers of the timed events, on one decision thread."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any, Callable, Mapping, Optional
+
+from elastiq import planner, status
+from elastiq.core import Core
+from elastiq.events import Timer
+from elastiq.executor import Outcome
+from elastiq.interfaces import BatchSystem, Cloud
+from elastiq.nodes import JOINED, State
+from elastiq.observer import Observer
+from elastiq.settings import Settings
+
+log = logging.getLogger("elastiq")
+
+# While a machine boots or drains, the workers and instances are looked at this often at least.
+ATTENTIVE_S = 10.0
+MOVING = frozenset({State.REQUESTED, State.PENDING, State.BOOTING, State.DRAINING, State.TERMINATING})
+LONGEST_BACKOFF_S = 600.0
+HEARTBEAT_S = 5.0
+
+Plans = Callable[[planner.Situation], planner.Plan]
+
+
+class Daemon:
+    """One cluster's daemon; `elastiq.factory` builds it.
+
+    `run` blocks on the decision thread. `stop` may be called from anywhere. ``snapshot`` is the last
+    published status: it is replaced whole and never changed.
+    """
+
+    def __init__(self, core: Core, plans: Plans = planner.plan) -> None:
+        self.core = core
+        self._plans = plans
+        self.observer = Observer(core, self.plan_soon)
+        self.last_plan: Optional[planner.Plan] = None
+        self.last_plan_at = 0.0  # wall time
+        self.stopping = False
+        self.paired = False  # both sides were known and settled at least once since the start
+        self._plan_pending = False
+        self._room_seen = 0.0  # the beginning of the last read of the workers that trials were charged with
+        self._timers: dict[str, Timer] = {}
+        self._ticks: dict[str, Callable[[], None]] = {}
+        self._failures: dict[str, int] = {}
+        self._fingerprint()
+        self.publish()
+
+    # ------------------------------------------------------------------ life
+
+    def start(self) -> None:
+        """Take up the stored state and schedule the first events."""
+        core = self.core
+        core.restore()
+        self.observer.launching.restore()
+        log.info(
+            "cluster %s, head %s: %d nodes known",
+            core.settings.cluster_name,
+            core.owner.head[:16],
+            len(core.registry),
+        )
+        self._every("check_vms", self._vms_period, self.check_vms, first_s=0.0)
+        self._every("check_queue", lambda: core.settings.check_queue_every_s, self.check_queue, first_s=0.0)
+        self._every(
+            "check_vms_in_error", lambda: core.settings.check_vms_in_error_every_s, self.check_vms_in_error
+        )
+        self._every("heartbeat", lambda: HEARTBEAT_S, lambda: None, first_s=0.0)
+
+    def run(self) -> None:
+        self.core.events.run()
+
+    def stop(self, reason: str = "asked to") -> None:
+        """Let the loop end after the present event. From a signal handler or any thread."""
+        self.stopping = True
+        self.core.events.stop()
+
+    def close(self, wait_s: float = 8.0) -> None:
+        """After the loop ended: wait for calls in flight, then close the store. What was in flight is
+        resolved from its intent at the next start."""
+        self.core.executor.close(wait_s)
+        self.core.persist()
+        self.core.store.close()
+
+    def reload(self, settings: Settings, batch: BatchSystem, clouds: Mapping[str, Cloud]) -> None:
+        """Go on with new settings and plugins. On the decision thread."""
+        core = self.core
+        core.settings, core.batch, core.clouds = settings, batch, clouds
+        self.observer.configure()
+        self._fingerprint()
+        core.health.blocks.clear()
+        for name in ("check_vms", "check_queue"):
+            self._now(name)
+        log.info("configuration reloaded")
+
+    def command(self, verb: str, args: Mapping[str, Any]) -> dict[str, Any]:
+        """A command from the control socket. On the decision thread; its acts go on after it returned."""
+        if verb == "adopt":
+            return self._adopt(bool(args.get("yes")))
+        raise ValueError(f"unknown command {verb!r}: this elastiq knows adopt")
+
+    def _fingerprint(self) -> None:
+        pools = self.core.settings.pools
+        self.core.trials.fingerprint = "/".join(f"{pool.name}:{pool.fingerprint}" for pool in pools)
+
+    # ------------------------------------------------------------------ timed events
+
+    def _every(
+        self,
+        name: str,
+        period: Callable[[], float],
+        action: Callable[[], None],
+        first_s: Optional[float] = None,
+    ) -> None:
+        """Run a handler again and again; after a fault with exponential back-off and jitter."""
+        core = self.core
+
+        def tick() -> None:
+            well = core.guard(name, action)
+            core.guard("persist", core.persist)
+            core.guard("publish", self.publish)
+            self._failures[name] = 0 if well else self._failures.get(name, 0) + 1
+            pause = period()
+            if not well:
+                pause = min(LONGEST_BACKOFF_S, pause * 2 ** min(self._failures[name], 10))
+                pause *= 1 + core.jitter.random() * 0.2
+            self._timers[name] = core.events.after(pause, tick)
+
+        self._ticks[name] = tick
+        self._timers[name] = core.events.after(period() if first_s is None else first_s, tick)
+
+    def _now(self, name: str) -> None:
+        """Run a periodic handler now, and then at its period again."""
+        if name in self._timers:
+            self._timers[name].cancel()
+            self._timers[name] = self.core.events.after(0.0, self._ticks[name])
+
+    def _vms_period(self) -> float:
+        period = self.core.settings.check_vms_every_s
+        attentive = any(node.state in MOVING for node in self.core.registry)
+        return min(period, ATTENTIVE_S) if attentive else period
+
+    def check_queue(self) -> None:
+        """Read the batch queue, then plan."""
+        self.observer.read_jobs()
+
+    def check_vms(self) -> None:
+        """Read workers and instances, update the registry, then plan."""
+        self.observer.read_instances()
+        self.observer.read_workers()
+        self.observer.launching.seek()
+        self.observer.ending.again()
+
+    def check_vms_in_error(self) -> None:
+        self.observer.read_problems()
+
+    # ------------------------------------------------------------------ plan and act
+
+    def plan_soon(self) -> None:
+        """Plan once the present event is over, however often it was asked for."""
+        if not self._plan_pending:
+            self._plan_pending = True
+            self.core.events.after(0.0, self._plan_event)
+
+    def _plan_event(self) -> None:
+        self._plan_pending = False
+        core = self.core
+        if not self.stopping:
+            core.guard("plan", self._plan_and_act)
+            core.guard("persist", core.persist)
+            core.guard("publish", self.publish)
+
+    def _situation(self) -> planner.Situation:
+        core, observer = self.core, self.observer
+        self.paired = self.paired or observer.settled()
+        return planner.Situation(
+            now=core.now(),
+            settings=core.settings,
+            registry=core.registry,
+            jobs=observer.jobs.known(core.now()),
+            history=observer.history,
+            trials=core.trials,
+            health=core.health,
+            sites=observer.sites(),
+            settled=self.paired and observer.settled(),
+            foreign=observer.foreign(),
+            no_launch=observer.no_launch(),
+            no_end=observer.no_end() or ("" if self.paired else "not all sources were read yet"),
+            fits=core.batch.fits,
+        )
+
+    def _plan_and_act(self) -> None:
+        core, launching, ending = self.core, self.observer.launching, self.observer.ending
+        situation = self._situation()
+        plan = self._plans(situation)
+        self.last_plan, self.last_plan_at = plan, core.wall()
+        if plan.launches or plan.drains or plan.ends or plan.failed:
+            log.info("plan: %s", plan.summary)
+        else:
+            core.tell_once("plan", f"plan: {plan.summary}")
+        groups = {group.key: group for group in situation.jobs.groups} if situation.jobs else {}
+        for order in plan.launches:
+            if launching.launch(order):
+                for key, count in order.groups.items():
+                    core.trials.launched(groups[key], count)
+        for step in plan.failed:
+            core.registry.move(step.node, State.FAILED, step.reason, core.wall())
+        if plan.failed:
+            self.plan_soon()
+        for step in plan.drains:
+            ending.drain(step)
+        if plan.ends:
+            ending.end(plan.ends)
+        self._charge_trials(plan)
+
+    def _charge_trials(self, plan: planner.Plan) -> None:
+        """Groups that were launched for, and leave fitting room unused, are found out."""
+        observer = self.observer
+        if observer.settled_why or observer.workers.began == self._room_seen:
+            return
+        self._room_seen = observer.workers.began
+        core = self.core
+        tried = frozenset(key for node in core.registry if node.state in JOINED for key in node.groups)
+        for key, where in plan.room_free.items():
+            if key in tried:
+                core.trials.room_stood_free(key, observer.observed_s, core.settings.unused_room_s, where)
+
+    # ------------------------------------------------------------------ the rest
+
+    def _adopt(self, yes: bool) -> dict[str, Any]:
+        """List another head's instances of this cluster; take them over if told so."""
+        core = self.core
+        found = {
+            site: [instance.id for instance in seen.value.other_heads]
+            for site, seen in self.observer.instances.items()
+            if seen.value is not None and seen.value.other_heads
+        }
+        ids = [instance_id for site_ids in found.values() for instance_id in site_ids]
+        if not yes:
+            return {"instances": ids, "adopted": False}
+
+        def adopted(outcome: Outcome[None]) -> None:
+            core.tell("adopt", core.explain(outcome.error) if outcome.error else "")
+            self._now("check_vms")
+
+        for site, site_ids in found.items():
+            core.act_on_cloud(site, "adopt", _adopting(core.clouds[site], site_ids), adopted)
+        for instance_id in ids:
+            core.record("adopt", instance_id, "", "elastiqctl adopt")
+        return {"instances": ids, "adopted": True}
+
+    def publish(self) -> None:
+        self.snapshot = status.snapshot(self)
+
+
+def _adopting(cloud: Cloud, ids: list[str]) -> Callable[[], None]:
+    return lambda: cloud.adopt(ids)

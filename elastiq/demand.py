@@ -1,0 +1,154 @@
+"""Waiting jobs: how many of a group have waited long enough, and what became of launching for it.
+
+Pure. Groups carry no ages, so waiting is measured by the reads: of a group, as many jobs have
+waited T seconds as were there in every read of the last T seconds (the least count of that window).
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, field
+from typing import Optional
+
+from elastiq.interfaces import JobGroup, Jobs
+
+RECORDS_AT_MOST = 2000  # shapes that nothing served are kept after their jobs left; the oldest go first
+
+
+class WaitingHistory:
+    """The counts of each group over the reads of the last ``window_s`` seconds."""
+
+    def __init__(self, window_s: float) -> None:
+        self.window_s = window_s
+        self._counts: dict[str, list[tuple[float, int]]] = {}
+        self._since: dict[str, float] = {}
+
+    def observe(self, began: float, jobs: Jobs) -> None:
+        """Take a read that began at a monotonic time. A partial one says nothing of what it lacks."""
+        seen: dict[str, int] = {}
+        for group in jobs.groups:
+            if group.waiting > 0 and not group.not_eligible:
+                seen[group.key] = seen.get(group.key, 0) + group.waiting
+        for key, count in seen.items():
+            counts = self._counts.setdefault(key, [])
+            self._since.setdefault(key, began)
+            counts.append((began, count))
+            self._forget_before(counts, began - self.window_s)
+        if jobs.complete:
+            for key in [key for key in self._counts if key not in seen]:
+                del self._counts[key], self._since[key]
+
+    def waited(self, key: str) -> int:
+        """How many jobs of the group have waited for the whole window, as of the last read."""
+        counts = self._counts.get(key)
+        if not counts or counts[0][0] > counts[-1][0] - self.window_s:
+            return 0
+        return min(count for _, count in counts)
+
+    def waiting_s(self, key: str, now: float) -> float:
+        """For how long the group has had waiting jobs in every read."""
+        since = self._since.get(key)
+        return 0.0 if since is None else max(0.0, now - since)
+
+    @staticmethod
+    def _forget_before(counts: list[tuple[float, int]], start: float) -> None:
+        """Keep the window and the one read before it that says what was there at its start."""
+        while len(counts) > 1 and counts[1][0] <= start:
+            counts.pop(0)
+
+
+class Standing(enum.Enum):
+    """What is known of a group and the machines that were launched for it."""
+
+    UNTRIED = "untried"
+    TRYING = "trying"  # launched for; none of it was seen to start yet
+    SERVED = "served"
+    UNSERVED = "unserved"  # a machine joined, room stood free, and none of it started
+
+
+@dataclass
+class Trial:
+    """The record of launching for a group; it survives a restart, so that an impossible job never
+    launches twice. ``fingerprint`` is the configuration that it holds for."""
+
+    key: str
+    standing: Standing = Standing.UNTRIED
+    fingerprint: str = ""
+    covered: int = 0  # waiting jobs that launches were made for
+    waiting: int = 0  # when the trial began: fewer later, on a machine that was busy, means that it ran
+    running: int = 0
+    room_s: float = 0.0  # for how long fitting room stood free and unused
+    reason: str = ""
+
+
+@dataclass
+class Trials:
+    """All records, by group key."""
+
+    fingerprint: str = ""
+    records: dict[str, Trial] = field(default_factory=dict)
+    changed: bool = False
+
+    def standing(self, key: str) -> Standing:
+        trial = self.get(key)
+        return trial.standing if trial else Standing.UNTRIED
+
+    def get(self, key: str) -> Optional[Trial]:
+        trial = self.records.get(key)
+        return trial if trial and trial.fingerprint == self.fingerprint else None
+
+    def launched(self, group: JobGroup, jobs: int) -> None:
+        """Machines for so many of its jobs are about to be asked for."""
+        trial = self.get(group.key)
+        if trial is None:
+            trial = self.records[group.key] = Trial(group.key, fingerprint=self.fingerprint)
+        if trial.standing is not Standing.TRYING:
+            trial.standing, trial.covered, trial.room_s = Standing.TRYING, 0, 0.0
+            trial.waiting, trial.running = group.waiting, group.running or 0
+        trial.covered += jobs
+        self.changed = True
+        if len(self.records) > RECORDS_AT_MOST:
+            del self.records[next(iter(self.records))]
+
+    def never_came(self, key: str) -> None:
+        """No machine of those launched for the group joined: it was not tried at all."""
+        trial = self.get(key)
+        if trial and trial.standing is Standing.TRYING:
+            del self.records[key]
+            self.changed = True
+
+    def observe_jobs(self, jobs: Jobs, ran_something: frozenset[str]) -> None:
+        """Learn from a read which groups start after all. ``ran_something``: the groups that a machine
+        which ran a job was launched for."""
+        groups = {group.key: group for group in jobs.groups}
+        for key, trial in list(self.records.items()):
+            group = groups.get(key)
+            if group is None:
+                # An impossible job that is briefly out of sight must not become a new one.
+                if jobs.complete and trial.standing is not Standing.UNSERVED:
+                    del self.records[key]
+                    self.changed = True
+                continue
+            if trial.standing is Standing.SERVED:
+                continue
+            more_run = group.running is not None and group.running > trial.running
+            fewer_wait = key in ran_something and group.waiting < trial.waiting
+            if more_run or fewer_wait:
+                trial.standing, trial.reason, trial.room_s = Standing.SERVED, "", 0.0
+                self.changed = True
+            elif group.running is not None and group.running < trial.running:
+                trial.running = group.running
+
+    def room_stood_free(self, key: str, seconds: float, limit_s: float, where: str) -> None:
+        """Fitting room on joined workers stayed unused for another so many observed seconds."""
+        trial = self.get(key)
+        if trial is None or trial.standing is not Standing.TRYING:
+            return
+        trial.room_s += seconds
+        if trial.room_s >= limit_s:
+            trial.standing = Standing.UNSERVED
+            trial.reason = (
+                f"a machine was launched for it, and {where} had room for {trial.room_s:.0f} s, but none of "
+                "these jobs started: see the job's Requirements and the worker's START"
+            )
+            self.changed = True

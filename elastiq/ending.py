@@ -1,0 +1,278 @@
+"""The scale-down steps of a node: drain, look again, terminate, confirm.
+
+A job that slipped in returns the node; a drain that is refused or unknown ends nothing; an end is asked
+for again until the cloud confirms it. Where the batch system cannot drain, the look that follows is the
+one read right before terminating.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Callable, Mapping, Optional, Sequence
+
+from elastiq.core import DEADLINE_MARGIN_S, Core
+from elastiq.executor import Outcome
+from elastiq.interfaces import (
+    BatchSystem,
+    Cloud,
+    DrainAnswer,
+    DrainMode,
+    DrainOutcome,
+    EndAnswer,
+    EndOutcome,
+    InstanceState,
+    WorkerState,
+)
+from elastiq.nodes import Node, State
+from elastiq.planner import Step
+
+log = logging.getLogger("elastiq")
+
+ENDS_IN_ONE_CALL = 100
+RETRY_S = 30.0
+LONGEST_RETRY_S = 600.0
+
+
+class Ending:
+    """The one who drains and ends. ``look_again`` asks for a read of the workers that begins from now on."""
+
+    def __init__(self, core: Core, look_again: Callable[[], None]) -> None:
+        self._core, self._look_again = core, look_again
+
+    # ------------------------------------------------------------------ drain
+
+    def drain(self, step: Step) -> None:
+        """Begin to take an idle node out of service."""
+        core, node = self._core, step.node
+        if node.worker is None:
+            return
+        if core.settings.dry_run_shutdown_vms:
+            core.tell_once(f"dry run {node.id}", f"dry run: would drain and end {node.name}: {step.reason}")
+            return
+        core.registry.move(node, State.DRAINING, step.reason, core.wall())
+        node.act_ended = None
+        core.persist()  # a drain that we began must be known as ours after a crash
+        if not core.batch.can_drain:
+            node.act_ended = core.now()
+            self._look_again()
+            return
+        batch, worker = core.batch, node.worker
+        node.acting = True
+        core.act_on_batch(
+            node, lambda: batch.drain(worker, DrainMode.IF_IDLE), lambda outcome: self._drained(node, outcome)
+        )
+
+    def _drained(self, node: Node, outcome: Outcome[DrainAnswer]) -> None:
+        core = self._core
+        node.acting, node.act_ended = False, outcome.ended
+        if node.state is not State.DRAINING:
+            return
+        answer = outcome.value
+        if outcome.error is not None or answer is None:
+            text = core.explain(outcome.error) if outcome.error else "no answer"
+            core.count("drains_unknown")
+            core.tell_once(
+                f"drain {node.id}", f"drain of {node.name}: {text}: looking whether it took effect"
+            )
+        elif answer.outcome is DrainOutcome.DRAINED:
+            core.count("drains")
+        else:
+            core.count(f"drains_{answer.outcome.value}")
+            if answer.outcome is DrainOutcome.REFUSED:
+                core.tell("draining", f"{node.name}: {answer.detail}: nothing is ended without a drain")
+            self._back(node, f"drain {answer.outcome.value}: {answer.detail}", undrain=False)
+            return
+        if answer is not None:
+            core.tell("draining", "")
+        self._look_again()
+
+    def look(self, began: float, settled: bool, sites: frozenset[str], no_end: str) -> None:
+        """A read of the workers came back: go on with what is draining. ``began`` is its monotonic time."""
+        core = self._core
+        ready: list[Node] = []
+        for node in [n for n in core.registry if n.state is State.DRAINING and not n.acting]:
+            if node.act_ended is None:
+                node.act_ended = core.now()  # begun by an earlier run: the next read tells
+                self._look_again()
+                continue
+            if began <= node.act_ended:
+                continue
+            worker = node.seen
+            if worker is not None and (worker.jobs or worker.state is WorkerState.BUSY):
+                core.count("drains_slipped_in")
+                self._back(node, "a job slipped in before the drain took effect")
+            elif self._out_of_service(node) and settled and not no_end and node.site in sites:
+                ready.append(node)
+            elif core.now() - node.act_ended >= core.settings.drain_timeout_s:
+                why = no_end or "its worker does not show that it is out of service"
+                self._back(node, f"drain_timeout_s {core.settings.drain_timeout_s:g} passed: {why}")
+        self._end([Step(node, node.reason) for node in ready])
+        self._return_ours()
+
+    def _out_of_service(self, node: Node) -> bool:
+        if node.seen is None or node.seen.jobs:
+            return False
+        if self._core.batch.can_drain:
+            return node.seen.state is WorkerState.DRAINED
+        return node.seen.state is WorkerState.IDLE
+
+    def _back(self, node: Node, reason: str, undrain: bool = True) -> None:
+        """Return a node to service; its idleness begins anew only if it ran something."""
+        core = self._core
+        busy = node.seen is not None and (node.seen.jobs > 0 or node.seen.state is WorkerState.BUSY)
+        self._later(node)
+        core.registry.move(node, State.BUSY if busy else State.IDLE, reason, core.wall())
+        if undrain and core.batch.can_drain:
+            self._undrain(node)
+
+    def _undrain(self, node: Node) -> None:
+        core, worker = self._core, node.worker
+        if worker is None or node.acting:
+            return
+        batch, name = core.batch, worker
+        node.acting = True
+
+        def undrained(outcome: Outcome[None]) -> None:
+            node.acting = False
+            if outcome.error is not None:
+                core.tell_once(f"undrain {node.id}", f"return {node.name}: {core.explain(outcome.error)}")
+
+        core.act_on_batch(node, lambda: batch.undrain(name), undrained)
+
+    def _return_ours(self) -> None:
+        """Undo drains of ours without a purpose: the return was lost, or a restart lay between."""
+        core = self._core
+        mark = core.owner.head[:16]
+        for node in core.registry:
+            worker = node.seen
+            if node.state not in (State.IDLE, State.BUSY) or worker is None or node.acting:
+                continue
+            ours = worker.drained_by is not None and mark in worker.drained_by
+            if ours and worker.state in (WorkerState.DRAINED, WorkerState.DRAINING):
+                self._undrain(node)
+
+    # ------------------------------------------------------------------ end
+
+    def end(self, steps: Sequence[Step]) -> None:
+        """End machines that serve nobody. Where one was a worker, the queue is asked first whether it
+        still records a job there."""
+        core = self._core
+        if core.settings.dry_run_shutdown_vms:
+            for step in steps:
+                core.tell_once(
+                    f"dry run {step.node.id}", f"dry run: would end {step.node.name}: {step.reason}"
+                )
+            return
+        self._end([step for step in steps if step.node.worker is None])
+        were_workers = [step for step in steps if step.node.worker is not None]
+        if not were_workers:
+            return
+        names = [step.node.worker or "" for step in were_workers]
+        batch = core.batch
+
+        def recorded(outcome: Outcome[Mapping[str, int]]) -> None:
+            if outcome.error is not None or outcome.value is None:
+                core.tell_once(
+                    "recorded", f"jobs on lost machines: {core.explain(outcome.error or KeyError())}"
+                )
+                return
+            self._end([s for s in were_workers if self._unused(s, outcome.value, outcome.began)])
+
+        core.executor.read(
+            "recorded jobs",
+            lambda: batch.jobs_recorded_on(names),
+            core.guarded("recorded jobs", recorded),
+            batch.call_deadline_s + DEADLINE_MARGIN_S,
+        )
+
+    def _unused(self, step: Step, jobs: Mapping[str, int], began: float) -> bool:
+        node = step.node
+        if node.state not in (State.LOST, State.FAILED) or node.seen is not None:
+            return False  # it came back in the meantime
+        count = jobs.get(node.worker or "", 0)
+        if count:
+            node.reason = f"its worker is missing, but the queue records {count} jobs as running there: kept"
+            node.retry_at = self._core.now() + RETRY_S
+        return count == 0
+
+    def _end(self, steps: Sequence[Step]) -> None:
+        """Ask the cloud, one call a site for up to a hundred."""
+        core = self._core
+        by_site: dict[str, list[Node]] = {}
+        for step in steps:
+            node = step.node
+            if node.instance_id is None or node.site not in core.clouds:
+                continue
+            if core.settings.dry_run_shutdown_vms:
+                continue
+            core.registry.move(node, State.TERMINATING, step.reason, core.wall())
+            by_site.setdefault(node.site, []).append(node)
+        core.persist()
+        for site, nodes in by_site.items():
+            for start in range(0, len(nodes), ENDS_IN_ONE_CALL):
+                self._terminate(site, nodes[start : start + ENDS_IN_ONE_CALL])
+
+    def _terminate(self, site: str, nodes: Sequence[Node]) -> None:
+        core = self._core
+        cloud: Cloud = core.clouds[site]
+        ids = [node.instance_id for node in nodes if node.instance_id]
+        for node in nodes:
+            node.acting = True
+        core.count("terminations_asked", len(ids))
+
+        def answered(outcome: Outcome[Mapping[str, EndAnswer]]) -> None:
+            for node in nodes:
+                node.acting, node.act_ended = False, outcome.ended
+                answer = (outcome.value or {}).get(node.instance_id or "")
+                self._end_answered(node, answer, outcome.error)
+
+        core.act_on_cloud(site, "terminate", lambda: cloud.terminate(ids), answered)
+
+    def _end_answered(self, node: Node, answer: Optional[EndAnswer], error: Optional[BaseException]) -> None:
+        core = self._core
+        subject = f"ending {node.name}"
+        if error is None and answer is not None and answer.outcome is EndOutcome.ENDING:
+            node.failures, node.retry_at = 0, core.now() + RETRY_S
+            core.tell(subject, "")
+            return
+        self._later(node)
+        if answer is not None and answer.outcome is EndOutcome.NOT_FOUND:
+            return  # the listings decide, after the minutes in which a new id may be unknown
+        text = core.explain(error) if error else answer.detail if answer else "no answer for this instance"
+        core.count("terminate_errors")
+        core.tell(subject, f"{text}: asked again until the cloud confirms it", logging.ERROR)
+
+    def again(self) -> None:
+        """Ask again for the ends that no listing confirms; after a restart too."""
+        core = self._core
+        by_site: dict[str, list[Node]] = {}
+        for node in core.registry:
+            ending = node.instance is not None and node.instance.state is InstanceState.SHUTTING_DOWN
+            if node.state is not State.TERMINATING or node.acting or ending or node.retry_at > core.now():
+                continue
+            if node.instance_id and node.site in core.clouds and not core.settings.dry_run_shutdown_vms:
+                by_site.setdefault(node.site, []).append(node)
+        for site, nodes in by_site.items():
+            for start in range(0, len(nodes), ENDS_IN_ONE_CALL):
+                self._terminate(site, nodes[start : start + ENDS_IN_ONE_CALL])
+
+    def _later(self, node: Node) -> None:
+        node.failures += 1
+        node.retry_at = self._core.now() + min(LONGEST_RETRY_S, RETRY_S * 2 ** min(node.failures - 1, 10))
+
+    # ------------------------------------------------------------------ after the end
+
+    def forget(self, node: Node) -> None:
+        """The instance is confirmed gone: let the batch system drop what it still holds."""
+        core, worker = self._core, node.worker
+        core.tell(f"ending {node.name}", "")
+        if worker is None or type(core.batch).forget is BatchSystem.forget:
+            return
+        batch, name = core.batch, worker
+
+        def forgotten(outcome: Outcome[None]) -> None:
+            if outcome.error is not None:
+                core.count("forget_errors")
+                log.debug("forget %s: %s", name, core.explain(outcome.error))
+
+        core.act_on_batch(node, lambda: batch.forget(name), forgotten)

@@ -1,0 +1,87 @@
+"""Where launching is held back after failures, and for how long.
+
+Pure. A scope is an offer, a pool or a site. Blocks grow exponentially up to 600 s; when one ends, the
+next launch there is the probe. A pool whose boots never join gets one machine at a time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Mapping, Optional
+
+from elastiq.interfaces import (
+    AuthError,
+    CapacityError,
+    ConfigurationError,
+    Offer,
+    QuotaError,
+    ThrottledError,
+)
+
+LONGEST_S = 600.0
+BOOTS_BEFORE_BREAK = 3
+
+# error -> (what it holds back, first wait in seconds)
+SCOPES: Mapping[type[BaseException], tuple[str, float]] = {
+    CapacityError: ("offer", 60.0),
+    QuotaError: ("pool", 60.0),
+    ThrottledError: ("site", 5.0),
+    ConfigurationError: ("pool", 60.0),
+    AuthError: ("site", 60.0),
+}
+
+
+@dataclass
+class Block:
+    until: float  # monotonic
+    wait_s: float
+    reason: str
+
+
+@dataclass
+class Health:
+    """Blocks by scope, and the count of boots in a row that never joined, by pool."""
+
+    blocks: dict[str, Block] = field(default_factory=dict)
+    failed_boots: dict[str, int] = field(default_factory=dict)
+
+    def refused(self, offer: Offer, site: str, error: BaseException, now: float) -> str:
+        """A launch failed: hold back what the error concerns. Returns the scope."""
+        kind, first_s = next(
+            (scope for cls, scope in SCOPES.items() if isinstance(error, cls)), ("offer", 10.0)
+        )
+        scope = {"offer": f"offer {offer}", "pool": f"pool {offer.pool}", "site": f"site {site}"}[kind]
+        before = self.blocks.get(scope)
+        wait_s = min(LONGEST_S, before.wait_s * 2 if before else first_s)
+        self.blocks[scope] = Block(now + wait_s, wait_s, str(error))
+        return scope
+
+    def short(self, offer: Offer, got: int, asked: int, now: float) -> None:
+        """The cloud gave fewer than asked for: it has no more of this just now."""
+        self.blocks[f"offer {offer}"] = Block(now + 60.0, 60.0, f"gave {got} of {asked} instances")
+
+    def launched(self, offer: Offer, site: str) -> None:
+        """A launch succeeded in full: nothing holds it back any more."""
+        for scope in (f"offer {offer}", f"pool {offer.pool}", f"site {site}"):
+            self.blocks.pop(scope, None)
+
+    def blocked(self, offer: Offer, site: str, now: float) -> str:
+        """Why nothing may be launched from this offer now; empty when it may."""
+        for scope in (f"site {site}", f"pool {offer.pool}", f"offer {offer}"):
+            block = self.blocks.get(scope)
+            if block and now < block.until:
+                return f"{scope} is held back for another {block.until - now:.0f} s: {block.reason}"
+        return ""
+
+    def boot_failed(self, pool: str) -> None:
+        self.failed_boots[pool] = self.failed_boots.get(pool, 0) + 1
+
+    def boot_joined(self, pool: str) -> None:
+        self.failed_boots.pop(pool, None)
+
+    def breaker(self, pool: str) -> Optional[str]:
+        """Why the pool gets one machine at a time; None while it is trusted."""
+        failed = self.failed_boots.get(pool, 0)
+        if failed < BOOTS_BEFORE_BREAK:
+            return None
+        return f"the last {failed} machines of pool {pool} never joined: one at a time until one does"

@@ -1,0 +1,206 @@
+"""Node, its states, the one table of legal transitions, and the registry that holds them all.
+
+Pure: no clock, no I/O. Wall times are parameters, and serve people and the store only; everything
+that decides is counted in observed seconds, so that a restart, a step of the wall clock or a time
+in which nobody looked changes no decision.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, field
+from typing import Iterator, Mapping, Optional
+
+from elastiq.interfaces import Instance, Resources, Worker
+
+
+class State(enum.Enum):
+    REQUESTED = "requested"  # in a journalled intent; no instance is known yet
+    PENDING = "pending"  # the cloud knows it
+    BOOTING = "booting"  # the cloud runs it; it has not joined
+    IDLE = "idle"
+    BUSY = "busy"  # runs jobs, or is not to be used for a reason that its worker gives
+    DRAINING = "draining"  # elastiq is taking it out of service
+    TERMINATING = "terminating"  # its end was asked for, or the cloud is ending it
+    GONE = "gone"  # confirmed
+    LOST = "lost"  # was a worker, is none any more
+    FAILED = "failed"  # never joined, or the cloud calls it broken
+
+
+TRANSITIONS: Mapping[State, frozenset[State]] = {
+    State.REQUESTED: frozenset(
+        {State.PENDING, State.BOOTING, State.IDLE, State.BUSY, State.FAILED, State.TERMINATING, State.GONE}
+    ),
+    State.PENDING: frozenset(
+        {State.BOOTING, State.IDLE, State.BUSY, State.FAILED, State.TERMINATING, State.GONE}
+    ),
+    State.BOOTING: frozenset({State.IDLE, State.BUSY, State.FAILED, State.TERMINATING, State.GONE}),
+    State.IDLE: frozenset(
+        {State.BUSY, State.DRAINING, State.LOST, State.FAILED, State.TERMINATING, State.GONE}
+    ),
+    State.BUSY: frozenset(
+        {State.IDLE, State.DRAINING, State.LOST, State.FAILED, State.TERMINATING, State.GONE}
+    ),
+    State.DRAINING: frozenset(
+        {State.IDLE, State.BUSY, State.LOST, State.FAILED, State.TERMINATING, State.GONE}
+    ),
+    State.LOST: frozenset({State.IDLE, State.BUSY, State.FAILED, State.TERMINATING, State.GONE}),
+    State.FAILED: frozenset({State.IDLE, State.BUSY, State.LOST, State.TERMINATING, State.GONE}),
+    State.TERMINATING: frozenset({State.GONE}),
+    State.GONE: frozenset(),
+}
+
+TO_COME = frozenset({State.REQUESTED, State.PENDING, State.BOOTING})
+JOINED = frozenset({State.IDLE, State.BUSY, State.DRAINING})
+CAPACITY = TO_COME | {State.IDLE, State.BUSY}
+
+
+@dataclass
+class Node:
+    """elastiq's record of one machine, from the launch intent to the confirmed end.
+
+    ``id`` is ``<intent>.<number>``, or the instance id of a machine that was found. The clocks
+    ``*_s`` count observed seconds; ``act_ended`` and ``retry_at`` are monotonic and die with the daemon.
+    """
+
+    id: str
+    pool: str
+    site: str
+    state: State = State.REQUESTED
+    flavour: str = ""
+    network: str = ""
+    intent: str = ""
+    instance_id: Optional[str] = None
+    reason: str = ""
+    since: float = 0.0  # wall time of the last transition
+    created_at: float = 0.0  # wall time
+    joined_at: Optional[float] = None  # wall time
+    addresses: frozenset[str] = frozenset()
+    worker: Optional[str] = None
+    jobs: int = 0
+    job_starts: Optional[int] = None
+    idle_s: float = 0.0
+    boot_s: float = 0.0
+    lost_s: float = 0.0
+    groups: tuple[str, ...] = ()  # keys of the job groups that it was launched for
+
+    # what only this run knows
+    instance: Optional[Instance] = field(default=None, compare=False)
+    seen: Optional[Worker] = field(default=None, compare=False)
+    room_s: float = field(default=0.0, compare=False)  # for how long its free room has not shrunk
+    unlisted: int = field(default=0, compare=False)  # complete listings in a row without it
+    act_ended: Optional[float] = field(default=None, compare=False)
+    acting: bool = field(default=False, compare=False)  # an act on it is in flight
+    retry_at: float = field(default=0.0, compare=False)
+    failures: int = field(default=0, compare=False)
+    was_busy: bool = field(default=False, compare=False)
+
+    @property
+    def name(self) -> str:
+        """What people call it: the instance id once there is one."""
+        return self.instance_id or self.id
+
+
+@dataclass(frozen=True)
+class Move:
+    """One transition, for the log, the store and the counters. ``legal`` is False for a bug."""
+
+    node: Node
+    before: State
+    after: State
+    reason: str
+    at: float
+    legal: bool = True
+
+
+class Registry:
+    """All nodes that are not confirmed gone, and what was learned of the flavours."""
+
+    def __init__(self) -> None:
+        self.nodes: dict[str, Node] = {}
+        self._by_instance: dict[str, Node] = {}
+        self.moves: list[Move] = []  # since the daemon last took them
+        self.touched: dict[str, Node] = {}  # changed since last stored
+        self.learned: dict[tuple[str, str], Resources] = {}
+        self.strangers: dict[str, Stranger] = {}  # workers that are no node of ours, by name
+
+    def __iter__(self) -> Iterator[Node]:
+        return iter(self.nodes.values())
+
+    def __len__(self) -> int:
+        return len(self.nodes)
+
+    def add(self, node: Node) -> Node:
+        self.nodes[node.id] = node
+        if node.instance_id:
+            self._by_instance[node.instance_id] = node
+        self.touched[node.id] = node
+        return node
+
+    def bind(self, node: Node, instance_id: str) -> None:
+        """Give a requested node the instance that the cloud made for it."""
+        node.instance_id = instance_id
+        self._by_instance[instance_id] = node
+        self.touched[node.id] = node
+
+    def by_instance(self, instance_id: str) -> Optional[Node]:
+        return self._by_instance.get(instance_id)
+
+    def instance_ids(self, site: str) -> frozenset[str]:
+        return frozenset(n.instance_id for n in self if n.instance_id and n.site == site)
+
+    def requested(self, intent: str) -> list[Node]:
+        """The machines of an intent for which no instance is known."""
+        return [n for n in self if n.intent == intent and n.state is State.REQUESTED]
+
+    def move(self, node: Node, state: State, reason: str, at: float) -> bool:
+        """Change a node's state. An illegal change is recorded as such and not made: the next
+        observations derive the state anew."""
+        before = node.state
+        if state is before:
+            node.reason = reason or node.reason
+            return True
+        legal = state in TRANSITIONS[before]
+        self.moves.append(Move(node, before, state, reason, at, legal))
+        if not legal:
+            return False
+        node.state, node.reason, node.since = state, reason, at
+        self.touched[node.id] = node
+        if state is State.GONE:
+            self.nodes.pop(node.id, None)
+            if node.instance_id:
+                self._by_instance.pop(node.instance_id, None)
+        return True
+
+    def count(self, pool: Optional[str] = None, states: Optional[frozenset[State]] = None) -> int:
+        """How many nodes, of a pool and in these states where given. All of them count in the quota."""
+        return sum(
+            1 for n in self if (pool is None or n.pool == pool) and (states is None or n.state in states)
+        )
+
+    def learn(self, node: Node, total: Resources) -> None:
+        """A flavour offers the smallest of what its joined workers advertised."""
+        known = self.learned.get((node.pool, node.flavour))
+        self.learned[(node.pool, node.flavour)] = total if known is None else _smaller(known, total)
+
+
+@dataclass
+class Stranger:
+    """A worker that matches no node of ours. ``explained`` says why that is no cause for alarm."""
+
+    worker: Worker
+    first_seen: float  # wall time
+    explained: str = ""
+    room_s: float = 0.0
+
+
+def _smaller(a: Resources, b: Resources) -> Resources:
+    def least(x: Optional[float], y: Optional[float]) -> Optional[float]:
+        return y if x is None else x if y is None else min(x, y)
+
+    return Resources(
+        least(a.cpus, b.cpus),
+        least(a.memory_mb, b.memory_mb),
+        least(a.disk_mb, b.disk_mb),
+        least(a.gpus, b.gpus),
+    )

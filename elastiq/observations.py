@@ -1,0 +1,76 @@
+"""What was last read of each source, when, and whether it can be believed.
+
+Pure. Unknown is never empty: an observation that failed or is too old is None for those who decide.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Generic, Optional, TypeVar
+
+from elastiq.interfaces import Workers
+
+T = TypeVar("T")
+
+
+@dataclass
+class Observation(Generic[T]):
+    """The last good read of one source and the last failure, with monotonic times."""
+
+    name: str
+    stale_after_s: float
+    value: Optional[T] = None
+    began: float = 0.0
+    error: str = ""
+    failures: int = 0  # in a row
+
+    def succeeded(self, began: float, value: T) -> None:
+        self.value, self.began, self.error, self.failures = value, began, "", 0
+
+    def failed(self, error: str) -> None:
+        self.error, self.failures = error, self.failures + 1
+
+    def known(self, now: float) -> Optional[T]:
+        """The value, None if the last read failed or the last good one is too old to act upon."""
+        return self.value if self.why_unknown(now) == "" else None
+
+    def why_unknown(self, now: float) -> str:
+        if self.error:
+            return f"{self.name} could not be read: {self.error}"
+        if self.value is None:
+            return f"{self.name} was not read yet"
+        if now - self.began > self.stale_after_s:
+            return f"{self.name} was last read {now - self.began:.0f} s ago"
+        return ""
+
+
+class SettleJudge:
+    """Whether a view of the workers can be believed to be complete.
+
+    A collector that was just restarted knows nobody and says so with a valid, empty answer: a source
+    must have been up for ``settle_s``, and when more than half of the expected workers vanish at once,
+    they must stay away for as long.
+    """
+
+    def __init__(self, settle_s: float) -> None:
+        self.settle_s = settle_s
+        self._vanished_at: Optional[float] = None
+
+    def why_unsettled(self, view: Workers, expected: frozenset[str], began: float) -> str:
+        """Empty if settled. ``expected``: names of the workers that should be there."""
+        if view.missing:
+            return f"no answer from {', '.join(view.missing)}"
+        if view.source_up_s is not None and view.source_up_s < self.settle_s:
+            up_s = view.source_up_s
+            return f"the collector has been up for only {up_s:.0f} s of batch_settle_s {self.settle_s:g}"
+        missing = expected - {worker.name for worker in view.workers}
+        if len(missing) * 2 <= len(expected):
+            self._vanished_at = None
+            return ""
+        if self._vanished_at is None:
+            self._vanished_at = began
+        away_s = began - self._vanished_at
+        if away_s >= self.settle_s:
+            return ""
+        gone = f"{len(missing)} of {len(expected)} workers vanished {away_s:.0f} s ago"
+        return f"{gone}: believed after batch_settle_s {self.settle_s:g}"

@@ -1,0 +1,257 @@
+"""The reads: asked off the decision thread, taken into the registry, judged for what they are worth."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any, Callable, Mapping, Optional
+
+from elastiq import reconcile
+from elastiq.core import DEADLINE_MARGIN_S, Core
+from elastiq.demand import WaitingHistory
+from elastiq.ending import Ending
+from elastiq.executor import Outcome
+from elastiq.interfaces import Cloud, Instances, Jobs, Workers
+from elastiq.launching import Launching
+from elastiq.nodes import JOINED, State
+from elastiq.observations import Observation, SettleJudge
+
+log = logging.getLogger("elastiq")
+
+# A read older than so many periods (and its own deadline) is not acted upon.
+STALE_PERIODS = 3
+
+
+class Observer:
+    """What is known of the outside, and since when. ``replan`` is called after every read.
+
+    `Launching` and `Ending` are told of the reads that they wait for.
+    """
+
+    def __init__(self, core: Core, replan: Callable[[], None]) -> None:
+        self._core, self._replan = core, replan
+        self.launching = Launching(core, replan)
+        self.ending = Ending(core, self.look_again)
+        self.settled_why = "the workers were not read yet"
+        self.observed_s = 0.0  # between the last two settled reads of the workers
+        self.paused = False
+        self._last_settled: Optional[float] = None
+        self._look_after: Optional[float] = None
+        self.configure()
+
+    def configure(self) -> None:
+        """Take what depends on the settings; again after a reload: what was read before is forgotten."""
+        core, s = self._core, self._core.settings
+        self.judge = SettleJudge(s.batch_settle_s)
+        self.history = WaitingHistory(s.waiting_jobs_time_s)
+        batch_s = core.batch.call_deadline_s
+        self.jobs = Observation[Jobs]("the queue", STALE_PERIODS * s.check_queue_every_s + batch_s)
+        self.workers = Observation[Workers]("the workers", STALE_PERIODS * s.check_vms_every_s + batch_s)
+        self.instances = {
+            site: Observation[Instances](
+                f"site {site}", STALE_PERIODS * s.check_vms_every_s + cloud.call_deadline_s
+            )
+            for site, cloud in core.clouds.items()
+        }
+        self._last_settled, self.settled_why = None, "the workers were not read yet"
+
+    # ------------------------------------------------------------------ what may be believed now
+
+    def sites(self) -> frozenset[str]:
+        """The sites whose instances are known now."""
+        now = self._core.now()
+        return frozenset(site for site, seen in self.instances.items() if seen.known(now) is not None)
+
+    def settled(self) -> bool:
+        """Both sides are known now, and the view of the workers is settled."""
+        known = self.workers.known(self._core.now()) is not None
+        return known and not self.settled_why and len(self.sites()) == len(self._core.clouds)
+
+    def foreign(self) -> int:
+        now = self._core.now()
+        known = [seen.known(now) for seen in self.instances.values()]
+        return sum(view.foreign + len(view.other_heads) for view in known if view is not None)
+
+    def no_launch(self) -> str:
+        """Why nothing may be launched now; empty if something may."""
+        core, now = self._core, self._core.now()
+        if core.store_broken:
+            return f"the store cannot be written: {core.notices.get('store', '')}"
+        if core.settings.quota_counts == "all" and len(self.sites()) < len(core.clouds):
+            return "quota_counts = all, and the instances of a site are not known now"
+        return self.jobs.why_unknown(now) or self.workers.why_unknown(now)
+
+    def no_end(self) -> str:
+        """Why nothing may be ended now; empty if something may."""
+        now = self._core.now()
+        jobs = self.jobs.known(now)
+        if jobs is None:
+            return self.jobs.why_unknown(now)
+        if not jobs.complete:
+            return f"no answer from {', '.join(jobs.missing)}"
+        return self.workers.why_unknown(now) or self.settled_why
+
+    # ------------------------------------------------------------------ asking
+
+    def read_jobs(self) -> None:
+        batch = self._core.batch
+        self._read("queue", batch.jobs, self._jobs_read, batch.call_deadline_s, self.jobs)
+
+    def read_workers(self) -> None:
+        batch = self._core.batch
+        if self._read("workers", batch.workers, self._workers_read, batch.call_deadline_s, self.workers):
+            self._look_after = None
+
+    def look_again(self) -> None:
+        """A read of the workers that begins from now on is needed, at once."""
+        self._look_after = self._core.now()
+        self.read_workers()
+
+    def read_instances(self) -> None:
+        for site, cloud in self._core.clouds.items():
+            self._read(
+                f"cloud {site}",
+                _listing(cloud, self._core.registry.instance_ids(site)),
+                self._taker(site),
+                cloud.call_deadline_s,
+                self.instances[site],
+            )
+
+    def read_problems(self) -> None:
+        """Ask the cloud which machines it calls impaired."""
+        core = self._core
+        for site, cloud in core.clouds.items():
+            ids = sorted(core.registry.instance_ids(site))
+            if ids and cloud.capabilities.instance_problems:
+                core.count("reads")
+                core.executor.read(
+                    f"problems {site}",
+                    _problems(cloud, ids),
+                    core.guarded("problems", self._problems_read),
+                    cloud.call_deadline_s + DEADLINE_MARGIN_S,
+                )
+
+    def _read(
+        self,
+        source: str,
+        call: Callable[[], Any],
+        done: Callable[[Outcome[Any]], None],
+        deadline_s: float,
+        observation: Observation[Any],
+    ) -> bool:
+        core = self._core
+
+        def take(outcome: Outcome[Any]) -> None:
+            if observation not in (self.jobs, self.workers, *self.instances.values()):
+                return  # the settings were reloaded while it was in flight
+            if outcome.error is not None:
+                observation.failed(core.explain(outcome.error))
+                core.count(f"read_errors {source}")
+            core.tell(source, observation.why_unknown(core.now()) if outcome.error else "")
+            done(outcome)
+            self._replan()
+
+        core.count("reads")
+        return core.executor.read(source, call, core.guarded(source, take), deadline_s + DEADLINE_MARGIN_S)
+
+    # ------------------------------------------------------------------ taking
+
+    def _jobs_read(self, outcome: Outcome[Jobs]) -> None:
+        if outcome.error is not None or outcome.value is None:
+            return
+        core, jobs = self._core, outcome.value
+        self.jobs.succeeded(outcome.began, jobs)
+        core.tell("schedds", f"no answer from {', '.join(jobs.missing)}" if jobs.missing else "")
+        self.history.observe(outcome.began, jobs)
+        ran = frozenset(key for node in core.registry if node.was_busy for key in node.groups)
+        core.trials.observe_jobs(jobs, ran)
+
+    def _taker(self, site: str) -> Callable[[Outcome[Instances]], None]:
+        return lambda outcome: self._instances_read(site, outcome)
+
+    def _instances_read(self, site: str, outcome: Outcome[Instances]) -> None:
+        core, view = self._core, outcome.value
+        if outcome.error is None and view is not None:
+            self.instances[site].succeeded(outcome.began, view)
+            notices = reconcile.take_instances(
+                core.registry, site, view, outcome.began, core.wall(), core.settings.intent_settle_s
+            )
+            for notice in notices:
+                log.warning("%s", notice)
+            text = (
+                f"{len(view.other_heads)} instances carry this cluster's name but another head node's id: "
+                "not touched; elastiqctl adopt takes them over"
+            )
+            core.tell(f"other heads at {site}", text if view.other_heads else "")
+            for move in core.registry.moves:
+                if move.after is State.GONE and move.legal:
+                    self.ending.forget(move.node)
+        self.launching.listing(site, outcome.began, outcome.error is None)
+
+    def _workers_read(self, outcome: Outcome[Workers]) -> None:
+        if outcome.error is None and outcome.value is not None:
+            self._take_workers(outcome.began, outcome.value)
+        else:
+            self._last_settled, self.settled_why = None, self.workers.error
+        if self._look_after is not None and self._look_after >= outcome.began:
+            self.read_workers()
+
+    def _take_workers(self, began: float, view: Workers) -> None:
+        core = self._core
+        self.workers.succeeded(began, view)
+        expected = frozenset(n.worker for n in core.registry if n.worker and n.state in JOINED)
+        self.settled_why = self.judge.why_unsettled(view, expected, began)
+        settled = not self.settled_why
+        self.observed_s = began - self._last_settled if settled and self._last_settled is not None else 0.0
+        self._last_settled = began if settled else None
+        mark = core.owner.head[:16]
+        reconcile.take_workers(
+            core.registry, view, settled, self.observed_s, core.wall(), self._explained(), mark
+        )
+        core.tell("workers are not settled", self.settled_why, logging.INFO)
+        self._tell_identity()
+        self.ending.look(began, settled, self.sites(), self.no_end())
+
+    def _tell_identity(self) -> None:
+        core = self._core
+        unexplained = sorted(name for name, s in core.registry.strangers.items() if not s.explained)
+        doubted = core.registry.count(None, frozenset({State.BOOTING, State.LOST, State.FAILED}))
+        text = (
+            f"workers {', '.join(unexplained[:5])} match no instance: nothing that may be one of them is ended "
+            "as never joined or lost; let the image publish its instance id, or name them in static_workers"
+        )
+        core.tell("identity", text if unexplained and doubted else "")
+
+    def _explained(self) -> dict[str, str]:
+        """Addresses, ids and names at which a worker need not be a node of ours."""
+        core = self._core
+        known = dict.fromkeys(core.owner.addresses, "the head node")
+        if core.owner.instance_id:
+            known[core.owner.instance_id] = "the head node"
+        for observation in self.instances.values():
+            if observation.value is not None:
+                known.update((a, "an instance that is not ours") for a in observation.value.foreign_addresses)
+                known.update((i.id, "another head's") for i in observation.value.other_heads)
+        known.update((name.lower(), "a static worker") for name in core.settings.static_workers)
+        return known
+
+    def _problems_read(self, outcome: Outcome[Mapping[str, str]]) -> None:
+        core = self._core
+        if outcome.error is not None or outcome.value is None:
+            core.tell_once("problems", f"instance status: {core.explain(outcome.error or KeyError())}")
+            return
+        for instance_id, problem in outcome.value.items():
+            node = core.registry.by_instance(instance_id)
+            if node is None:
+                continue
+            core.tell_once(f"problem {instance_id}", f"{instance_id}: the cloud says {problem}")
+            if node.state in (State.BOOTING, State.LOST) and node.seen is None:
+                core.registry.move(node, State.FAILED, f"the cloud says {problem}", core.wall())
+        self._replan()
+
+
+def _listing(cloud: Cloud, known: frozenset[str]) -> Callable[[], Instances]:
+    return lambda: cloud.instances(known)
+
+
+def _problems(cloud: Cloud, ids: list[str]) -> Callable[[], Mapping[str, str]]:
+    return lambda: cloud.problems(ids)

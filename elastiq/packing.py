@@ -1,0 +1,136 @@
+"""Room: which waiting jobs the present and coming machines will hold.
+
+Pure. Machines with equal room are one class, so that the work grows with the shapes of jobs and
+machines and not with their numbers.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Iterable, Optional
+
+from elastiq.interfaces import Resources
+
+# Vector order of the dimensions; SLOTS stands for machines whose cpus nobody knows.
+Vector = tuple[Optional[float], Optional[float], Optional[float], Optional[float], Optional[float]]
+Need = tuple[float, float, float, float]
+SLOTS = 4
+_EPSILON = 1e-6
+
+
+def vector(room: Resources, slots: float) -> Vector:
+    """The room of one machine; ``slots`` jobs where its cpus are not known."""
+    return (room.cpus, room.memory_mb, room.disk_mb, room.gpus, slots if room.cpus is None else None)
+
+
+def need(request: Resources) -> Need:
+    """What one job takes. A job that does not say its cpus takes one; what else is unsaid takes nothing."""
+    cpus = request.cpus if request.cpus and request.cpus > 0 else 1.0
+    return (cpus, request.memory_mb or 0.0, request.disk_mb or 0.0, request.gpus or 0.0)
+
+
+def jobs_held(room: Vector, asked: Need) -> int:
+    """How many such jobs fit into the room."""
+    slots = room[SLOTS]
+    least = math.inf if slots is None else slots + _EPSILON
+    for has, wants in zip(room, asked):
+        if wants > 0 and has is not None:
+            least = min(least, has / wants + _EPSILON)
+    return int(least) if least < math.inf else 1
+
+
+def without(room: Vector, asked: Need, jobs: int) -> Vector:
+    """The room that is left when so many jobs are in it."""
+    left = [None if has is None else max(0.0, has - wants * jobs) for has, wants in zip(room, asked)]
+    slots = room[SLOTS]
+    return (left[0], left[1], left[2], left[3], None if slots is None else max(0.0, slots - jobs))
+
+
+@dataclass
+class RoomClass:
+    """Machines with equal room. ``stale``: it was free for long, on machines that take jobs now."""
+
+    room: Vector
+    machines: list[str]
+    joined: bool
+    stale: bool = False
+    pool: str = ""
+
+
+@dataclass
+class Held:
+    """Where the jobs of one group went. ``passed_over``: fitting room was there, but stale."""
+
+    jobs: int = 0
+    on_joined: str = ""  # one joined machine with room for it
+    on_coming: str = ""  # one machine to come that will have it
+    passed_over: bool = False
+
+
+class Room:
+    """All room there is. `hold` takes from it, and remembers which machines are reserved."""
+
+    def __init__(self, classes: Iterable[RoomClass] = ()) -> None:
+        merged: dict[tuple[Vector, bool, bool], RoomClass] = {}
+        for c in classes:
+            key = (c.room, c.joined, c.stale)
+            if key in merged:
+                merged[key].machines.extend(c.machines)
+            else:
+                merged[key] = RoomClass(c.room, list(c.machines), c.joined, c.stale)
+        # Machines that are there before machines to come; then the tightest room.
+        self._classes = sorted(merged.values(), key=lambda c: (not c.joined, _tightness(c.room)))
+        self.reserved: set[str] = set()
+
+    def add(self, room: Vector, machines: list[str]) -> None:
+        """More machines to come."""
+        if machines:
+            self._classes.append(RoomClass(room, machines, joined=False))
+
+    def hold(self, asked: Need, jobs: int, use_stale: bool = True) -> Held:
+        """Reserve room for up to so many jobs."""
+        held = Held()
+        left_over: list[RoomClass] = []
+        for c in self._classes:
+            if held.jobs >= jobs:
+                break
+            each = jobs_held(c.room, asked)
+            if each < 1:
+                continue
+            if c.stale and not use_stale:
+                held.passed_over = True
+            else:
+                self._take(c, asked, each, jobs - held.jobs, held, left_over)
+        self._classes = [c for c in self._classes if c.machines]
+        self._classes.extend(left_over)
+        return held
+
+    def _take(
+        self, c: RoomClass, asked: Need, each: int, jobs: int, held: Held, left_over: list[RoomClass]
+    ) -> None:
+        full = min(len(c.machines), jobs // each)
+        rest = jobs - full * each if full < len(c.machines) else 0
+        for count, jobs_on_each in ((full, each), (1 if rest else 0, rest)):
+            if not count:
+                continue
+            machines, c.machines = c.machines[:count], c.machines[count:]
+            held.jobs += count * jobs_on_each
+            self.reserved.update(machines)
+            if c.joined:
+                held.on_joined = held.on_joined or machines[0]
+            else:
+                held.on_coming = held.on_coming or machines[0]
+            room = without(c.room, asked, jobs_on_each)
+            if not _empty(room):
+                left_over.append(RoomClass(room, machines, c.joined, c.stale))
+
+
+def _tightness(room: Vector) -> tuple[float, float]:
+    cpus = room[0] if room[0] is not None else room[SLOTS]
+    return (cpus if cpus is not None else math.inf, room[1] if room[1] is not None else math.inf)
+
+
+def _empty(room: Vector) -> bool:
+    cpus, slots = room[0], room[SLOTS]
+    return (cpus is not None and cpus < 1e-3) or (slots is not None and slots < 1)

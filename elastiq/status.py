@@ -1,0 +1,187 @@
+"""The status that the control socket hands out: stable keys, documented in docs/status.md.
+
+Pure. Ages are seconds, points in time are wall times (seconds since the epoch).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from elastiq import __version__
+from elastiq.nodes import CAPACITY, JOINED, TO_COME, Node, State
+from elastiq.observations import Observation
+from elastiq.planner import Plan, Verdict
+
+if TYPE_CHECKING:
+    from elastiq.daemon import Daemon
+
+SCHEMA = 1
+
+
+def snapshot(daemon: Daemon) -> dict[str, Any]:
+    """One object with everything that a person or a script may want to know."""
+    core = daemon.core
+    settings = core.settings
+    return {
+        "schema": SCHEMA,
+        "version": __version__,
+        "cluster": settings.cluster_name,
+        "head": core.owner.head[:16],
+        "state": _state(daemon),
+        "at": core.wall(),
+        "monotonic_at": core.now(),
+        "queue": _queue(daemon),
+        "nodes": [_node(node) for node in core.registry],
+        "pools": [_pool(daemon, pool.name) for pool in settings.pools],
+        "quota": {
+            "min_vms": settings.min_vms,
+            "max_vms": settings.max_vms,
+            "counts": settings.quota_counts,
+            "counted": len(core.registry)
+            + (daemon.observer.foreign() if settings.quota_counts == "all" else 0),
+        },
+        "sources": _sources(daemon),
+        "last_plan": _plan(daemon),
+        "notices": [f"{subject}: {text}" for subject, text in sorted(core.notices.items())],
+        "counters": dict(sorted(core.counters.items())),
+        "faults": dict(core.faults),
+    }
+
+
+def _state(daemon: Daemon) -> str:
+    if daemon.stopping:
+        return "stopping"
+    if not daemon.paired:
+        return "starting"
+    settings = daemon.core.settings
+    if settings.dry_run_boot_vms or settings.dry_run_shutdown_vms:
+        return "dry-run"
+    return "active"
+
+
+def _queue(daemon: Daemon) -> dict[str, Any]:
+    core, jobs = daemon.core, daemon.observer.jobs
+    now = core.now()
+    known = jobs.known(now) is not None
+    groups = jobs.value.groups if jobs.value is not None else ()
+    verdicts = {v.group.key: v for v in daemon.last_plan.verdicts} if daemon.last_plan else {}
+    age_s = now - jobs.began if jobs.value is not None else None
+    return {
+        "known": known,
+        "complete": jobs.value.complete if jobs.value is not None else False,
+        "waiting_jobs": sum(group.waiting for group in groups),
+        "running_jobs": sum(group.running or 0 for group in groups),
+        "unmatchable_jobs": sum(v.group.waiting for v in verdicts.values() if not v.matchable),
+        "observed_at": core.wall() - age_s if age_s is not None else None,
+        "age_s": age_s,
+        "groups": [_group(daemon, v) for v in verdicts.values()],
+    }
+
+
+def _group(daemon: Daemon, v: Verdict) -> dict[str, Any]:
+    request = v.group.request
+    return {
+        "key": v.group.key,
+        "sample_job": v.group.sample_job,
+        "cpus": request.cpus,
+        "memory_mb": request.memory_mb,
+        "disk_mb": request.disk_mb,
+        "gpus": request.gpus,
+        "requirements": v.group.requirements,
+        "waiting": v.group.waiting,
+        "running": v.group.running,
+        "waiting_s": daemon.observer.history.waiting_s(v.group.key, daemon.core.now()),
+        "held": v.held,
+        "launching": v.launching,
+        "matchable": v.matchable,
+        "standing": daemon.core.trials.standing(v.group.key).value,
+        "reason": v.reason,
+    }
+
+
+def _node(node: Node) -> dict[str, Any]:
+    return {
+        "id": node.name,
+        "node": node.id,
+        "pool": node.pool,
+        "site": node.site,
+        "flavour": node.flavour,
+        "network": node.network,
+        "state": node.state.value,
+        "since": node.since,
+        "created_at": node.created_at,
+        "joined_at": node.joined_at,
+        "worker": node.worker,
+        "addresses": sorted(node.addresses),
+        "jobs": node.jobs,
+        "idle_s": node.idle_s,
+        "idle_since": node.since if node.state is State.IDLE else None,
+        "reason": node.reason,
+    }
+
+
+def _pool(daemon: Daemon, name: str) -> dict[str, Any]:
+    core = daemon.core
+    pool = core.settings.pool(name)
+    assert pool is not None
+    blocked = {
+        str(offer): why
+        for offer in pool.offers()
+        for why in [core.health.blocked(offer, pool.site, core.now())]
+        if why
+    }
+    return {
+        "name": name,
+        "site": pool.site,
+        "flavours": list(pool.flavours),
+        "min_vms": pool.min_vms,
+        "max_vms": pool.max_vms,
+        "counted": core.registry.count(name),
+        "to_come": core.registry.count(name, TO_COME),
+        "joined": core.registry.count(name, JOINED),
+        "capacity": core.registry.count(name, CAPACITY),
+        "breaker": core.health.breaker(name),
+        "blocked": blocked,
+    }
+
+
+def _sources(daemon: Daemon) -> list[dict[str, Any]]:
+    now = daemon.core.now()
+    observer = daemon.observer
+    rows: list[dict[str, Any]] = []
+    observed: list[Observation[Any]] = [observer.jobs, observer.workers, *observer.instances.values()]
+    for seen in observed:
+        rows.append(
+            {
+                "name": seen.name,
+                "known": seen.known(now) is not None,
+                "age_s": now - seen.began if seen.value is not None else None,
+                "error": seen.error,
+                "failures": seen.failures,
+            }
+        )
+    rows[1]["settled"] = not observer.settled_why
+    rows[1]["why_unsettled"] = observer.settled_why
+    return rows
+
+
+def _plan(daemon: Daemon) -> dict[str, Any]:
+    plan: Plan | None = daemon.last_plan
+    if plan is None:
+        return {"at": None, "launch": [], "drain": [], "terminate": [], "reasons": [], "summary": ""}
+    return {
+        "at": daemon.last_plan_at,
+        "summary": plan.summary,
+        "launch": [
+            {
+                "offer": str(order.offer),
+                "pool": order.offer.pool,
+                "count": order.count,
+                "reason": order.reason,
+            }
+            for order in plan.launches
+        ],
+        "drain": [{"node": step.node.name, "reason": step.reason} for step in plan.drains],
+        "terminate": [{"node": step.node.name, "reason": step.reason} for step in plan.ends],
+        "reasons": [f"{v.group.waiting} {v.group.key}: {v.reason}" for v in plan.verdicts if v.reason],
+    }
