@@ -1,13 +1,16 @@
 """Count our lines that a default daemon (HTCondor and EC2) imports: python3 -m tests.daemon_lines
 
 Imports inside functions count too: the daemon may come to them. An administrator who wants to know
-what runs on the head node should be able to read it, so the number has a limit.
+what runs on the head node should be able to read it, so the number has a limit. The limit is for lines
+of code: what explains them, and blank lines, cost the reader nothing; both numbers are printed.
 """
 
 from __future__ import annotations
 
 import ast
+import io
 import sys
+import tokenize
 from pathlib import Path
 from typing import Iterator
 
@@ -45,32 +48,60 @@ def imports(path: Path, module: str) -> Iterator[str]:
             yield from (f"{origin}.{alias.name}" for alias in node.names)
 
 
-def imported_by(entries: tuple[str, ...]) -> dict[str, int]:
-    """Our modules that these come to import, with their numbers of lines."""
-    found: dict[str, int] = {}
+def imported_by(entries: tuple[str, ...]) -> dict[str, Path]:
+    """Our modules that these come to import, with their files."""
+    found: dict[str, Path] = {}
     todo = list(entries)
     while todo:
         module = todo.pop()
         path = file_of(module)
         if path is None or module in found or module.partition(".")[0] != "elastiq":
             continue
-        found[module] = len(path.read_text(encoding="utf-8").splitlines())
+        found[module] = path
         todo.extend(imports(path, module))
         todo.append(module.rpartition(".")[0])
     return found
+
+
+NO_CODE = {
+    tokenize.COMMENT,
+    tokenize.NL,
+    tokenize.NEWLINE,
+    tokenize.INDENT,
+    tokenize.DEDENT,
+    tokenize.ENDMARKER,
+}
+
+
+def lines_of_code(text: str) -> int:
+    """Lines that are neither blank nor all comment or docstring."""
+    explained: set[int] = set()
+    for node in ast.walk(ast.parse(text)):
+        documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+        if isinstance(node, documented) and ast.get_docstring(node) is not None:
+            first = node.body[0]
+            explained.update(range(first.lineno, (first.end_lineno or first.lineno) + 1))
+    code: set[int] = set()
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type not in NO_CODE:
+            code.update(range(token.start[0], token.end[0] + 1))
+    return len(code - explained)
 
 
 def main() -> int:
     missing = [entry for entry in ENTRIES if file_of(entry) is None]
     if missing:
         print(f"not found: {', '.join(missing)}", file=sys.stderr)
-        return 1
-    found = imported_by(ENTRIES)
-    total = sum(found.values())
-    largest = sorted(found.items(), key=lambda item: -item[1])[:5]
-    print(f"{total} lines of ours in {len(found)} modules (at most {LIMIT});", end=" ")
-    print("the largest: " + ", ".join(f"{name} {lines}" for name, lines in largest))
-    return 0 if total <= LIMIT else 1
+    texts = {name: path.read_text(encoding="utf-8") for name, path in imported_by(ENTRIES).items()}
+    code = {name: lines_of_code(text) for name, text in texts.items()}
+    total = sum(code.values())
+    print(
+        f"{total} lines of code in {len(code)} modules of ours, at most {LIMIT}"
+        f" ({sum(text.count(chr(10)) for text in texts.values())} with docstrings, comments and blank lines)"
+    )
+    largest = sorted(code.items(), key=lambda item: -item[1])[:10]
+    print("the largest: " + ", ".join(f"{name.removeprefix('elastiq.')} {lines}" for name, lines in largest))
+    return 1 if missing or total > LIMIT else 0
 
 
 if __name__ == "__main__":

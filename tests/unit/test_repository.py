@@ -103,10 +103,18 @@ def test_the_count_of_lines_follows_imports_in_functions(
         target.parent.mkdir(exist_ok=True, parents=True)
         target.write_text(text, encoding="utf-8")
     monkeypatch.setattr(daemon_lines, "ROOT", tmp_path)
-    assert daemon_lines.imported_by(("elastiq.service",)) == {
-        "elastiq": 0,
-        "elastiq.service": 5,
-        "elastiq.late": 2,
-        "elastiq.deep": 1,
-        "elastiq.deep.inner": 1,
-    }
+    assert sorted(daemon_lines.imported_by(("elastiq.service",))) == [
+        "elastiq",
+        "elastiq.deep",
+        "elastiq.deep.inner",
+        "elastiq.late",
+        "elastiq.service",
+    ]
+
+
+def test_lines_of_code_are_those_that_do_something() -> None:
+    text = (
+        '"""Doc,\ntwo lines."""\n\n# why\nx = """a\nb"""  # and a comment\n\n\n'
+        'def f():\n    """Doc."""\n    return 1\n'
+    )
+    assert daemon_lines.lines_of_code(text) == 4
