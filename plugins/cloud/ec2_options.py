@@ -15,9 +15,6 @@ from urllib.parse import urlsplit
 
 from elastiq.options import Kind, Option
 
-USER_DATA_LIMIT = 16_384
-"""Bytes of user data before base64 (EC2 User Guide, "Run commands when you launch an EC2 instance")."""
-
 TAG_LIMIT = 40
 """EC2 allows 50 tags on an instance; the rest is for elastiq's own and the cloud's."""
 
@@ -177,6 +174,7 @@ OPTIONS: tuple[Option, ...] = (
         secret=True,
         unset="boto3's own chain",
         needs=("aws_access_key_id",),
+        excludes=("profile",),
         site=True,
         help="The access key's secret.",
     ),
@@ -186,6 +184,7 @@ OPTIONS: tuple[Option, ...] = (
         secret=True,
         unset="none",
         needs=("aws_access_key_id",),
+        excludes=("profile",),
         site=True,
         help="The session token of temporary credentials; they expire, a role or profile is better.",
     ),
@@ -257,8 +256,7 @@ OPTIONS: tuple[Option, ...] = (
         Kind.BASE64,
         secret=True,
         unset="none",
-        excludes=("user_data_file",),
-        help=f"The user data of new instances in base64, at most {USER_DATA_LIMIT} bytes before it."
+        help="The user data of new instances in base64, at most 16,384 bytes before it."
         " %ipv4%, %ipv6% and %fqdn% in it become the head node's.",
     ),
     Option(
@@ -273,7 +271,6 @@ OPTIONS: tuple[Option, ...] = (
         Kind.LIST,
         default=(),
         unset="the cloud's default",
-        excludes=("network_interfaces",),
         help="Subnets in the order of preference: the next one is tried where one has no room.",
     ),
     Option(

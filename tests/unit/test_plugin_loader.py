@@ -1,0 +1,95 @@
+"""Plugins are found by name, and only the named one is imported."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from elastiq import plugin_loader
+from elastiq.inifile import ConfigError
+
+THIRD_PARTY = """\
+from elastiq.interfaces import BatchSystem, Cloud
+
+class Flux(BatchSystem):
+    section = "flux"
+
+class Nimbus(Cloud):
+    kind = "nimbus"
+"""
+ENTRY_POINTS = """\
+[elastiq.batch]
+flux = third_party_of_test:Flux
+broken = third_party_of_test:Missing
+wrong = third_party_of_test:Nimbus
+needy = no_such_module_of_test:Needy
+
+[elastiq.cloud]
+nimbus = third_party_of_test:Nimbus
+"""
+
+
+@pytest.fixture
+def third_party(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An installed distribution with plugins of its own."""
+    (tmp_path / "third_party_of_test.py").write_text(THIRD_PARTY)
+    info = tmp_path / "third_party_of_test-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: third-party-of-test\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(ENTRY_POINTS)
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+
+def complaint(name: str) -> str:
+    with pytest.raises(ConfigError) as caught:
+        plugin_loader.batch_class(name)
+    (problem,) = caught.value.problems
+    return problem
+
+
+def test_the_built_in_plugins_are_found_with_the_keys_that_are_declared_for_them() -> None:
+    from elastiq.plugins.batch import htcondor_options
+    from elastiq.plugins.cloud import ec2_options
+
+    batch, cloud = plugin_loader.batch_class("htcondor"), plugin_loader.cloud_class("ec2")
+    assert (batch.section, batch.OPTIONS) == ("htcondor", htcondor_options.OPTIONS)
+    assert (cloud.kind, cloud.OPTIONS) == ("ec2", ec2_options.OPTIONS)
+    values = {"api_url": "https://cloud.example.org", "subnet_id": ("a", "b")}
+    assert cloud.site_of(values) == ec2_options.site_of(values) == "cloud.example.org"
+    assert cloud.networks_of(values) == ("a", "b")
+
+
+@pytest.mark.usefixtures("third_party")
+def test_a_third_partys_plugin_is_found_by_its_entry_point() -> None:
+    assert plugin_loader.batch_class("flux").section == "flux"
+    assert plugin_loader.cloud_class("nimbus").kind == "nimbus"
+    assert "flux" in plugin_loader.batch_names() and "htcondor" in plugin_loader.batch_names()
+    assert plugin_loader.cloud_kinds() == ["ec2", "nimbus"]
+
+
+@pytest.mark.usefixtures("third_party")
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("htcondoor", "did you mean `htcondor`?"),
+        ("zz", "known are: broken, flux, htcondor"),
+        ("broken", "is no BatchSystem"),
+        ("wrong", "is no BatchSystem"),
+        ("needy", "no_such_module_of_test"),
+    ],
+)
+def test_a_plugin_that_cannot_be_used_is_told(name: str, said: str) -> None:
+    assert said in complaint(name)
+
+
+def test_configuration_and_declarations_import_neither_plugins_nor_their_libraries() -> None:
+    code = (
+        "import sys, elastiq.config, elastiq.logs\n"
+        "heavy = {'boto3', 'botocore', 'htcondor', 'pythonjsonlogger', 'elastiq.plugins'}\n"
+        "print(sorted(heavy.intersection(sys.modules)))\n"
+    )
+    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert answer.stdout.strip() == "[]"
