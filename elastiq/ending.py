@@ -95,7 +95,7 @@ class Ending:
                 node.act_ended = core.now()  # begun by an earlier run: the next read tells
                 self._look_again()
                 continue
-            if began <= node.act_ended:
+            if began < node.act_ended:
                 continue
             worker = node.seen
             if worker is not None and (worker.jobs or worker.state is WorkerState.BUSY):

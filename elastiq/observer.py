@@ -36,6 +36,7 @@ class Observer:
         self.paused = False
         self._last_settled: Optional[float] = None
         self._look_after: Optional[float] = None
+        self._started_at = float("-inf")  # the beginning of the last read of the workers that saw more jobs
         self.configure()
 
     def configure(self) -> None:
@@ -78,6 +79,8 @@ class Observer:
             return f"the store cannot be written: {core.notices.get('store', '')}"
         if core.settings.quota_counts == "all" and len(self.sites()) < len(core.clouds):
             return "quota_counts = all, and the instances of a site are not known now"
+        if self.jobs.value is not None and self.jobs.began <= self._started_at:
+            return "jobs have started since the queue was read"
         return self.jobs.why_unknown(now) or self.workers.why_unknown(now)
 
     def no_end(self) -> str:
@@ -164,6 +167,8 @@ class Observer:
         self.history.observe(outcome.began, jobs)
         ran = frozenset(key for node in core.registry if node.was_busy for key in node.groups)
         core.trials.observe_jobs(jobs, ran)
+        if outcome.began <= self._started_at:
+            self.read_jobs()
 
     def _taker(self, site: str) -> Callable[[Outcome[Instances]], None]:
         return lambda outcome: self._instances_read(site, outcome)
@@ -197,6 +202,10 @@ class Observer:
 
     def _take_workers(self, began: float, view: Workers) -> None:
         core = self._core
+        if _more_jobs(self.workers.value, view):
+            # They took room, and the last read of the queue still has them waiting: not to be counted twice.
+            self._started_at = began
+            self.read_jobs()
         self.workers.succeeded(began, view)
         expected = frozenset(n.worker for n in core.registry if n.worker and n.state in JOINED)
         self.settled_why = self.judge.why_unsettled(view, expected, began)
@@ -247,6 +256,12 @@ class Observer:
             if node.state in (State.BOOTING, State.LOST) and node.seen is None:
                 core.registry.move(node, State.FAILED, f"the cloud says {problem}", core.wall())
         self._replan()
+
+
+def _more_jobs(before: Optional[Workers], now: Workers) -> bool:
+    """Whether any worker runs more jobs than in the read before."""
+    ran = {worker.name: worker.jobs for worker in before.workers} if before else None
+    return ran is not None and any(worker.jobs > ran.get(worker.name, 0) for worker in now.workers)
 
 
 def _listing(cloud: Cloud, known: frozenset[str]) -> Callable[[], Instances]:
