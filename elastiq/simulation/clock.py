@@ -18,21 +18,25 @@ class VirtualClock:
 
     def __init__(self) -> None:
         self._now_s = START_MONOTONIC_S
-        self._wall_offset_s = START_WALL_S - START_MONOTONIC_S
+        self._error_s = 0.0
 
     def monotonic(self) -> float:
         return self._now_s
 
     def time(self) -> float:
-        return self._now_s + self._wall_offset_s
+        return self.true_time() + self._error_s
+
+    def true_time(self) -> float:
+        """What the clocks of the cloud and of the workers show."""
+        return self._now_s - START_MONOTONIC_S + START_WALL_S
 
     def wait(self, seconds: float) -> None:
         """Let so many seconds pass. The event queue calls it."""
         self._now_s += seconds
 
     def step_wall(self, seconds: float) -> None:
-        """Set the wall clock forward, or back: an administrator did, or NTP."""
-        self._wall_offset_s += seconds
+        """Set the head node's wall clock forward, or back: an administrator did, or NTP."""
+        self._error_s += seconds
 
     @property
     def elapsed_s(self) -> float:

@@ -121,7 +121,7 @@ class SimulatedCloud(Cloud):
                 id=machine_id,
                 address=address,
                 flavour=intent.offer.flavour,
-                launched_at=self._world.events.clock.time(),
+                launched_at=self._world.wall,
                 network=intent.offer.network,
                 pool=intent.offer.pool,
                 cluster=self._owner.cluster,

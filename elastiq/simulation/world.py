@@ -15,6 +15,7 @@ from typing import Callable, Mapping, Optional
 
 from elastiq.events import EventQueue
 from elastiq.interfaces import InstanceState, Resources, request_fits
+from elastiq.simulation.clock import VirtualClock
 from elastiq.simulation.faults import Faults
 from elastiq.simulation.model import Job, JobState, Machine, SimWorker, Tally
 
@@ -39,6 +40,7 @@ class World:
     """``limits`` says how many machines of a flavour may exist at once: the cloud has no more."""
 
     events: EventQueue
+    clock: VirtualClock
     rng: random.Random
     flavours: Mapping[str, Resources]
     image: Image = field(default_factory=Image)
@@ -67,7 +69,12 @@ class World:
     @property
     def now(self) -> float:
         """Monotonic seconds."""
-        return self.events.clock.monotonic()
+        return self.clock.monotonic()
+
+    @property
+    def wall(self) -> float:
+        """Wall time as it is, whatever the head node's clock says."""
+        return self.clock.true_time()
 
     def draw(self, span: Range) -> float:
         """A time within the range; from `random` alone, which is the same in every version of Python."""
@@ -193,7 +200,7 @@ class World:
         self, name: str, address: str, total: Resources, machine: Optional[Machine] = None
     ) -> SimWorker:
         """A worker joins the pool."""
-        worker = self.workers[name] = SimWorker(name, address, total, self.events.clock.time(), machine)
+        worker = self.workers[name] = SimWorker(name, address, total, self.wall, machine)
         if machine is not None:
             machine.worker = worker
         self._negotiate_soon()

@@ -36,7 +36,7 @@ def make_world(faults: Faults) -> World:
     clock = VirtualClock()
     events = EventQueue(clock, clock.wait)
     flavours = {"small": Resources(cpus=4, memory_mb=8192), "large": Resources(cpus=16, memory_mb=65536)}
-    return World(events, random.Random(1), flavours, faults=faults)
+    return World(events, clock, random.Random(1), flavours, faults=faults)
 
 
 class SimulatedBatchBench(BatchBench):
@@ -99,7 +99,7 @@ class SimulatedCloudBench(CloudBench):
                 machine_id or new_id,
                 address,
                 "small",
-                self.world.events.clock.time(),
+                self.world.wall,
                 cluster=cluster,
                 head=head,
             )

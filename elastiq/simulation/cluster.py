@@ -1,0 +1,122 @@
+"""A simulated cluster with the real daemon on it, built by the one factory on one event queue."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from typing import Callable, Mapping, Optional
+
+from elastiq import factory
+from elastiq.daemon import Daemon
+from elastiq.events import Action, EventQueue, Timer
+from elastiq.interfaces import Owner, Resources
+from elastiq.settings import Settings
+from elastiq.simulation.batch import SimulatedBatch
+from elastiq.simulation.clock import VirtualClock
+from elastiq.simulation.cloud import SimulatedCloud
+from elastiq.simulation.executor import Latency, VirtualExecutor
+from elastiq.simulation.faults import Faults
+from elastiq.simulation.world import Image, World
+from elastiq.store import Store
+
+HEAD = "5e0d" * 16
+
+
+class Lifetime(EventQueue):
+    """One daemon's view of the queue that it shares with the world: its events end when it is killed."""
+
+    def __init__(self, shared: EventQueue) -> None:
+        super().__init__(shared.clock, lambda seconds: None, shared.longest_pause_s)
+        self._shared = shared
+        self.alive = True
+
+    def at(self, when: float, action: Action, name: str = "") -> Timer:
+        return self._shared.at(when, lambda: action() if self.alive else None, name)
+
+    def post(self, action: Action) -> None:
+        self._shared.post(lambda: action() if self.alive else None)
+
+    def stop(self) -> None:
+        self._shared.stop()
+
+    def run(self) -> None:
+        self._shared.run()
+
+
+class Cluster:
+    """The world, and one daemon after another on it.
+
+    ``store_path`` outlives a daemon; in memory it does not.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        flavours: Mapping[str, Resources],
+        rng: random.Random,
+        *,
+        clock: Optional[VirtualClock] = None,
+        image: Optional[Image] = None,
+        faults: Optional[Faults] = None,
+        store_path: str = ":memory:",
+        latency: Latency = Latency(),  # noqa: B008 - immutable
+    ) -> None:
+        self.settings = settings
+        self.clock = clock or VirtualClock()
+        self.events = EventQueue(self.clock, self.clock.wait)
+        self.world = World(
+            self.events, self.clock, rng, flavours, image or Image(), faults=faults or Faults()
+        )
+        self.owner = Owner(settings.cluster_name, HEAD, frozenset({"10.9.9.9"}), "i-head")
+        self.daemon: Optional[Daemon] = None
+        self._rng = rng
+        self._launches = itertools.count(1)
+        self._latency = latency
+        self._store_path = store_path
+        self._store: Optional[Store] = None
+        self._executor: Optional[VirtualExecutor] = None
+        self._lifetime: Optional[Lifetime] = None
+
+    def start_daemon(self) -> Daemon:
+        """Build a daemon, and let it begin at the present time."""
+        self._lifetime = Lifetime(self.events)
+        # On the shared queue: what a killed daemon had sent still arrives.
+        self._executor = VirtualExecutor(
+            self.events, self._rng, self._latency, self.world.take_answer_delay_s
+        )
+        self._store = Store(self._store_path)
+        self.daemon = factory.build(
+            self.settings,
+            batch=SimulatedBatch(self.world, self.owner),
+            clouds={site: SimulatedCloud(self.world, self.owner, site) for site in self.settings.sites},
+            owner=self.owner,
+            events=self._lifetime,
+            executor=self._executor,
+            store=self._store,
+            new_id=lambda: f"launch{next(self._launches):05}",
+            jitter=self._rng,
+        )
+        self.daemon.start()
+        return self.daemon
+
+    def kill_daemon(self) -> None:
+        """As kill -9: it does nothing more; what it sent may still take effect, and nobody hears of it."""
+        if self._lifetime and self._executor and self._store:
+            self._lifetime.alive = False
+            self._executor.close(0.0)
+            self._store.close()
+        self.daemon = None
+
+    def run(self, seconds: float) -> None:
+        """Let so much time pass."""
+        self.events.after(seconds, self.events.stop)
+        self.events.run()
+
+    def run_until(self, condition: Callable[[], bool], within_s: float, every_s: float = 1.0) -> bool:
+        """Let time pass until a condition holds; False if it did not within that time."""
+        end_s = self.clock.monotonic() + within_s
+        while not condition():
+            if self.clock.monotonic() >= end_s:
+                return False
+            self.run(every_s)
+        return True

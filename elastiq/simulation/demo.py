@@ -1,0 +1,260 @@
+"""`elastiqctl demo`: the whole daemon at work on a simulated cluster, from the first job to the last machine.
+
+The daemon is the real one, built by the factory that the service uses. Jobs arrive, machines boot, run
+them, stay idle, are drained and end; then what it took is summed up.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import math
+import os
+import random
+import sys
+import time
+from typing import Any, Callable, Mapping, Optional, Sequence, TextIO, Union
+
+from elastiq.interfaces import Pool, Resources
+from elastiq.settings import Settings
+from elastiq.simulation.clock import PacedClock, VirtualClock
+from elastiq.simulation.cluster import Cluster
+from elastiq.simulation.view import LiveView, Picture, PlainView, clock
+from elastiq.simulation.workload import Arrival, demo_workload
+
+DEFAULT_SPEED = 160.0
+LIMIT_S = 3 * 3600.0  # simulated; the work takes about an hour
+LOOK_EVERY_S = 5.0
+EXIT_UNFINISHED = 1
+EXIT_INTERRUPTED = 130
+EXIT_BROKEN_PIPE = 141
+
+FLAVOURS = {"medium": Resources(cpus=4, memory_mb=8192)}
+SETTINGS = Settings(
+    cluster_name="demo",
+    pools=(Pool("simulated", "simulated", ("medium",), capacity=FLAVOURS["medium"]),),
+    waiting_jobs_time_s=40.0,
+    idle_for_time_s=300.0,
+    min_vms=0,
+    max_vms=8,
+)
+
+View = Union[LiveView, PlainView]
+
+
+def main(argv: Optional[Sequence[str]] = None) -> int:
+    """Run the demo from the command line; returns the exit code."""
+    args = _parser().parse_args(argv)
+    try:
+        return run_demo(args.seed, args.speed, args.json)
+    except KeyboardInterrupt:
+        print("elastiqctl demo: interrupted", file=sys.stderr)
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:
+        # Who read our output has gone; what is still buffered must not fail at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_BROKEN_PIPE
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="elastiqctl demo",
+        description="Watch elastiq scale a simulated cluster. It needs neither a cloud nor a batch system.",
+    )
+    parser.add_argument(
+        "--seed", type=int, default=1, metavar="N", help="another course of events (default: 1)"
+    )
+    parser.add_argument(
+        "--speed", type=_speed, default=DEFAULT_SPEED, metavar="N",
+        help=f"simulated seconds in a real second, or `max` (default: {DEFAULT_SPEED:g})",
+    )  # fmt: skip
+    parser.add_argument(
+        "--json", action="store_true", help="print only the summary, as JSON; as fast as it goes"
+    )
+    return parser
+
+
+def _speed(text: str) -> float:
+    if text == "max":
+        return math.inf
+    try:
+        speed = float(text)
+    except ValueError:
+        speed = 0.0
+    if not speed > 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is neither a number above 0 nor `max`")
+    return speed
+
+
+def run_demo(
+    seed: int = 1, speed: float = DEFAULT_SPEED, as_json: bool = False, out: Optional[TextIO] = None
+) -> int:
+    """Run one demo; 0 if all jobs were done and all machines ended.
+
+    ``speed`` is in simulated seconds per real second, infinite for as fast as it goes.
+    """
+    out = out or sys.stdout
+    began = time.monotonic()
+    demo = Demo(seed, math.inf if as_json else speed, None if as_json else _view(out, speed))
+    finished = demo.run()
+    summary = demo.summary(time.monotonic() - began)
+    if as_json:
+        print(json.dumps(summary), file=out, flush=True)
+    else:
+        print("\n" + table(summary), file=out, flush=True)
+    if not finished:
+        left = summary["jobs_submitted"] - summary["jobs_done"]
+        print(f"elastiqctl demo: {left} jobs not done after {clock(LIMIT_S)}", file=sys.stderr)
+        return EXIT_UNFINISHED
+    return 0
+
+
+def _view(out: TextIO, speed: float) -> View:
+    live = out.isatty() and math.isfinite(speed) and os.environ.get("TERM", "dumb") != "dumb"
+    return LiveView(out) if live else PlainView(out)
+
+
+class Demo:
+    """One run: the cluster, its workload, and what a person sees of it."""
+
+    def __init__(self, seed: int, speed: float = math.inf, view: Optional[View] = None) -> None:
+        rng = random.Random(seed)
+        self._seed = seed
+        self._view = view
+        self._jobs: list[Arrival] = demo_workload(rng)
+        self._finished = False
+        paced = math.isfinite(speed)
+        self._speed = f"{speed:g}x" if paced else "as fast as it goes"
+        self.cluster = Cluster(
+            SETTINGS,
+            FLAVOURS,
+            rng,
+            clock=PacedClock(speed, self._show) if paced else VirtualClock(),
+        )
+
+    def run(self) -> bool:
+        """Let it happen; False if it did not come to its end."""
+        cluster, world = self.cluster, self.cluster.world
+        for job in self._jobs:
+            cluster.events.after(job.at_s, _submission(world.submit, job))
+        log, teller = logging.getLogger("elastiq"), _Teller(self._told)
+        before = (log.level, log.propagate)
+        log.addHandler(teller)
+        log.setLevel(logging.INFO)
+        log.propagate = False
+        try:
+            cluster.start_daemon()
+            cluster.events.after(LOOK_EVERY_S, self._look)
+            cluster.events.run()
+            self._show()
+        finally:
+            log.removeHandler(teller)
+            log.level, log.propagate = before
+            cluster.kill_daemon()
+            if self._view is not None:
+                self._view.close()
+        return self._finished
+
+    def _look(self) -> None:
+        """See whether it is over: all jobs done, no machine left, and the daemon knows it."""
+        world = self.cluster.world
+        over = world.tally.submitted == len(self._jobs) and not world.jobs and not self._nodes()
+        if over and not world.tally.present:
+            self._finished = True
+        if self._finished or self.cluster.clock.elapsed_s >= LIMIT_S:
+            self.cluster.events.stop()
+            return
+        if isinstance(self._view, PlainView):
+            self._show()
+        self.cluster.events.after(LOOK_EVERY_S, self._look)
+
+    # ------------------------------------------------------------------ telling
+
+    def _snapshot(self) -> Mapping[str, Any]:
+        return self.cluster.daemon.snapshot if self.cluster.daemon else {}
+
+    def _nodes(self) -> Sequence[Mapping[str, Any]]:
+        nodes: Sequence[Mapping[str, Any]] = self._snapshot().get("nodes", ())
+        return nodes
+
+    def _told(self, record: logging.LogRecord) -> None:
+        if self._view is not None:
+            self._view.decided(self.cluster.clock.elapsed_s, record.getMessage())
+        if record.exc_info:  # a bug: it must not hide behind the picture
+            print(logging.Formatter().format(record), file=sys.stderr)
+
+    def _show(self) -> None:
+        if self._view is None:
+            return
+        world = self.cluster.world
+        self._view.show(
+            Picture(
+                elapsed_s=self.cluster.clock.elapsed_s,
+                title=f"elastiq demo, seed {self._seed}, {self._speed}",
+                waiting=world.waiting(),
+                running=world.running(),
+                done=world.tally.done,
+                submitted=len(self._jobs),
+                max_vms=SETTINGS.max_vms,
+                state=str(self._snapshot().get("state", "")),
+                nodes=self._nodes(),
+            )
+        )
+
+    def summary(self, wall_s: float) -> dict[str, Any]:
+        """What ``--json`` prints. Only ``wall_s`` differs between runs of one seed."""
+        tally = self.cluster.world.settle_accounts()
+        waits = sorted(tally.waits_s)
+        return {
+            "seed": self._seed,
+            "simulated_s": round(self.cluster.clock.elapsed_s, 3),
+            "wall_s": round(wall_s, 3),
+            "jobs_submitted": tally.submitted,
+            "jobs_done": tally.done,
+            "jobs_killed": tally.killed,
+            "mean_wait_s": round(math.fsum(waits) / len(waits), 3) if waits else None,
+            "p95_wait_s": round(waits[math.ceil(0.95 * len(waits)) - 1], 3) if waits else None,
+            "launches": tally.launches,
+            "terminations": tally.terminations,
+            "peak_vms": tally.peak,
+            "max_vms": SETTINGS.max_vms,
+            "machine_hours": round(tally.machine_s / 3600.0, 4),
+            "idle_machine_hours": round(tally.unused_s / 3600.0, 4),
+        }
+
+
+class _Teller(logging.Handler):
+    """What the daemon logs is what it decided, in the words that its status shows."""
+
+    def __init__(self, told: Callable[[logging.LogRecord], None]) -> None:
+        super().__init__()
+        self._told = told
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._told(record)
+
+
+def _submission(submit: Callable[[Resources, float], object], job: Arrival) -> Callable[[], object]:
+    return lambda: submit(job.request, job.length_s)
+
+
+def table(s: Mapping[str, Any]) -> str:
+    """The summary for a person."""
+
+    def seconds(value: Optional[float]) -> str:
+        return "none started" if value is None else f"{value:.0f} s"
+
+    rows = (
+        ("time", f"{clock(s['simulated_s'])} simulated in {s['wall_s']:.1f} s"),
+        ("jobs", f"{s['jobs_submitted']} submitted, {s['jobs_done']} done, {s['jobs_killed']} killed"),
+        ("waiting", f"{seconds(s['mean_wait_s'])} on average, 95 % at most {seconds(s['p95_wait_s'])}"),
+        ("machines", f"{s['launches']} launched, {s['terminations']} ended"),
+        ("at once", f"{s['peak_vms']} of at most {s['max_vms']}"),
+        ("machine time", f"{s['machine_hours']:.2f} h, of it {s['idle_machine_hours']:.2f} h without a job"),
+    )
+    return "\n".join(f"{name:<14}{text}" for name, text in rows)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
