@@ -156,9 +156,9 @@ class Core:
 
     def restore(self) -> None:
         """Take up where the last run left off."""
-        for node in self.store.nodes():
-            self.registry.add(node)
-        self.registry.touched.clear()
+        self.registry.restore(self.store.nodes(), self.store.recall("strangers") or {})
+        for node in self.registry:
+            node.listed_by = self.now() + self.settings.intent_settle_s
         self.trials.records = {trial.key: trial for trial in self.store.trials()}
         self.registry.learned = learned_from_json(self.store.recall("learned") or [])
         self.health.failed_boots = self.store.recall("failed_boots") or {}
@@ -173,6 +173,7 @@ class Core:
             self._moved(move)
         touched = list(self.registry.touched.values())
         learned = repr(sorted(self.registry.learned.items()))
+        strangers = {name: stranger.number for name, stranger in self.registry.strangers.items()}
         try:
             if touched:
                 self.store.save(touched)
@@ -183,6 +184,9 @@ class Core:
             if learned != self._learned_stored:
                 self.store.remember("learned", learned_to_json(self.registry.learned))
                 self._learned_stored = learned
+            if strangers != self.registry.stranger_numbers:
+                self.store.remember("strangers", strangers)
+                self.registry.stranger_numbers = strangers
             if failed_boots != self.health.failed_boots:
                 self.store.remember("failed_boots", self.health.failed_boots)
             if self.store_broken:

@@ -38,6 +38,7 @@ class Daemon:
         self.observer = Observer(core, self.plan_soon)
         self.last_plan: Optional[planner.Plan] = None
         self.last_plan_at = 0.0  # wall time
+        self.last_action: tuple[Optional[float], str] = (None, "nothing was done yet")
         self.stopping = False
         self.paired = False  # both sides were known and settled at least once since the start
         self._plan_pending = False
@@ -130,6 +131,14 @@ class Daemon:
         self._ticks[name] = tick
         self._timers[name] = core.events.after(period() if first_s is None else first_s, tick)
 
+    def _attend(self) -> None:
+        """Machines have begun to boot or drain: look at them sooner than the present timer would."""
+        timer = self._timers.get("check_vms")
+        soon = self.core.now() + self._vms_period()
+        if timer is not None and timer.event is not None and timer.event.time > soon:
+            timer.cancel()
+            self._timers["check_vms"] = self.core.events.at(soon, self._ticks["check_vms"])
+
     def _now(self, name: str) -> None:
         """Run a periodic handler now, and then at its period again."""
         if name in self._timers:
@@ -168,6 +177,7 @@ class Daemon:
         core = self.core
         if not self.stopping:
             core.guard("plan", self._plan_and_act)
+            self._attend()
             core.guard("persist", core.persist)
             core.guard("publish", self.publish)
 
@@ -183,10 +193,11 @@ class Daemon:
             trials=core.trials,
             health=core.health,
             sites=observer.sites(),
-            settled=self.paired and observer.settled(),
+            settled=observer.settled(),
+            workers_began=observer.workers.began,
             foreign=observer.foreign(),
             no_launch=observer.no_launch(),
-            no_end=observer.no_end() or ("" if self.paired else "not all sources were read yet"),
+            no_end=observer.no_end(),
             fits=core.batch.fits,
         )
 
@@ -196,6 +207,7 @@ class Daemon:
         plan = self._plans(situation)
         self.last_plan, self.last_plan_at = plan, core.wall()
         if plan.launches or plan.drains or plan.ends or plan.failed:
+            self.last_action = (core.wall(), plan.summary)
             log.info("plan: %s", plan.summary)
         else:
             core.tell_once("plan", f"plan: {plan.summary}")
@@ -206,8 +218,9 @@ class Daemon:
                     core.trials.launched(groups[key], count)
         for step in plan.failed:
             core.registry.move(step.node, State.FAILED, step.reason, core.wall())
+            step.node.act_ended = core.now()  # it may join in this moment: looked at once more
         if plan.failed:
-            self.plan_soon()
+            self.observer.look_again()
         for step in plan.drains:
             ending.drain(step)
         if plan.ends:

@@ -136,6 +136,7 @@ class Launching:
             node = free.pop(0)
             core.registry.bind(node, instance.id)
             node.instance, node.addresses = instance, instance.addresses
+            node.listed_by = core.now() + core.settings.intent_settle_s
             core.registry.move(node, State.PENDING, f"launched as {instance.id}: {node.reason}", core.wall())
             bound += 1
             if type(core.batch).register is not BatchSystem.register:

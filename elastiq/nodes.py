@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass, field
-from typing import Iterator, Mapping, Optional
+from typing import Iterable, Iterator, Mapping, Optional
 
 from elastiq.interfaces import Instance, Resources, Worker
 
@@ -83,12 +83,14 @@ class Node:
     boot_s: float = 0.0
     lost_s: float = 0.0
     groups: tuple[str, ...] = ()  # keys of the job groups that it was launched for
+    number: int = 0  # in the order of appearance, strangers included: no clock steps there
 
     # what only this run knows
     instance: Optional[Instance] = field(default=None, compare=False)
     seen: Optional[Worker] = field(default=None, compare=False)
     room_s: float = field(default=0.0, compare=False)  # for how long its free room has not shrunk
     unlisted: int = field(default=0, compare=False)  # complete listings in a row without it
+    listed_by: float = field(default=0.0, compare=False)  # monotonic: until then a listing may lack it
     act_ended: Optional[float] = field(default=None, compare=False)
     acting: bool = field(default=False, compare=False)  # an act on it is in flight
     retry_at: float = field(default=0.0, compare=False)
@@ -123,6 +125,8 @@ class Registry:
         self.touched: dict[str, Node] = {}  # changed since last stored
         self.learned: dict[tuple[str, str], Resources] = {}
         self.strangers: dict[str, Stranger] = {}  # workers that are no node of ours, by name
+        self.stranger_numbers: dict[str, int] = {}  # those of an earlier run
+        self._last_number = 0
 
     def __iter__(self) -> Iterator[Node]:
         return iter(self.nodes.values())
@@ -130,7 +134,21 @@ class Registry:
     def __len__(self) -> int:
         return len(self.nodes)
 
+    def next_number(self) -> int:
+        """Numbers nodes and strangers in the order in which they appeared."""
+        self._last_number += 1
+        return self._last_number
+
+    def restore(self, nodes: Iterable[Node], strangers: Mapping[str, int]) -> None:
+        """Take over what an earlier run left."""
+        for node in nodes:
+            self.add(node)
+        self.touched.clear()
+        self.stranger_numbers = dict(strangers)
+        self._last_number = max([0, *strangers.values(), *(node.number for node in self)])
+
     def add(self, node: Node) -> Node:
+        node.number = node.number or self.next_number()
         self.nodes[node.id] = node
         if node.instance_id:
             self._by_instance[node.instance_id] = node
@@ -189,7 +207,7 @@ class Stranger:
     """A worker that matches no node of ours. ``explained`` says why that is no cause for alarm."""
 
     worker: Worker
-    first_seen: float  # wall time
+    number: int
     explained: str = ""
     room_s: float = 0.0
 

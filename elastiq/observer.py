@@ -54,6 +54,9 @@ class Observer:
             for site, cloud in core.clouds.items()
         }
         self._last_settled, self.settled_why = None, "the workers were not read yet"
+        gone = sorted({node.site for node in core.registry} - set(core.clouds))
+        text = f"no pool is configured at {', '.join(gone)}: what runs there is counted, but cannot be ended"
+        core.tell("sites", text if gone else "")
 
     # ------------------------------------------------------------------ what may be believed now
 
@@ -63,9 +66,9 @@ class Observer:
         return frozenset(site for site, seen in self.instances.items() if seen.known(now) is not None)
 
     def settled(self) -> bool:
-        """Both sides are known now, and the view of the workers is settled."""
+        """The workers are known now, their view is settled, and at least one site is known too."""
         known = self.workers.known(self._core.now()) is not None
-        return known and not self.settled_why and len(self.sites()) == len(self._core.clouds)
+        return known and not self.settled_why and bool(self.sites())
 
     def foreign(self) -> int:
         now = self._core.now()
@@ -226,7 +229,7 @@ class Observer:
         doubted = core.registry.count(None, frozenset({State.BOOTING, State.LOST, State.FAILED}))
         text = (
             f"workers {', '.join(unexplained[:5])} match no instance: nothing that may be one of them is ended "
-            "as never joined or lost; let the image publish its instance id, or name them in static_workers"
+            "as never joined or lost; let the image publish its instance id, or set static_workers"
         )
         core.tell("identity", text if unexplained and doubted else "")
 

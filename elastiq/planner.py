@@ -38,6 +38,7 @@ class Situation:
     health: Health
     sites: frozenset[str]  # whose instances were read completely, and lately
     settled: bool  # both sides are, and were since the start
+    workers_began: float = 0.0  # when the last read of the workers began
     foreign: int = 0  # instances that are not ours but count
     no_launch: str = ""
     no_end: str = ""
@@ -398,7 +399,8 @@ def _useless(s: Situation) -> tuple[tuple[Step, ...], tuple[Step, ...]]:
         if node.state in (State.PENDING, State.BOOTING) and node.boot_s >= deadline and not identity_doubt:
             failed.append(Step(node, f"did not join within estimated_vm_deploy_time_s {deadline:g}"))
         elif node.state is State.FAILED and node.seen is None and not identity_doubt:
-            ends.append(Step(node, node.reason))
+            if node.act_ended is None or s.workers_began >= node.act_ended:
+                ends.append(Step(node, node.reason))
         elif node.state is State.LOST and node.lost_s >= s.settings.lost_after_s and not identity_doubt:
             ends.append(Step(node, f"its worker has been missing for {node.lost_s:.0f} s"))
     return tuple(failed), tuple(ends)
@@ -407,7 +409,7 @@ def _useless(s: Situation) -> tuple[tuple[Step, ...], tuple[Step, ...]]:
 def stranger_for(registry: Registry, node: Node) -> str:
     """The name of an unexplained worker that may be this node's under another identity, else empty."""
     for name, stranger in registry.strangers.items():
-        if not stranger.explained and stranger.first_seen >= node.created_at:
+        if not stranger.explained and stranger.number > node.number:
             return name
     return ""
 

@@ -37,12 +37,13 @@ def take_instances(
             if instance.state is InstanceState.TERMINATED:
                 continue  # ended ones linger in listings for an hour
             node = _found(registry, site, instance, wall)
+            node.listed_by = began + grace_s
             notices.append(
                 f"{instance.id} carries our tags and was not known: taken over as {node.state.value}"
             )
         _update(registry, node, instance, wall)
     for node in [n for n in registry if n.site == site and n.instance_id and n.instance_id not in listed]:
-        _not_listed(registry, node, began, wall, grace_s)
+        _not_listed(registry, node, began, wall)
     return notices
 
 
@@ -103,9 +104,9 @@ def _why_gone(node: Node, detail: str) -> str:
     return node.reason if node.state is State.TERMINATING else f"the cloud says {detail}"
 
 
-def _not_listed(registry: Registry, node: Node, began: float, wall: float, grace_s: float) -> None:
+def _not_listed(registry: Registry, node: Node, began: float, wall: float) -> None:
     """Owned, with an id, and missing in a complete listing."""
-    if wall - node.created_at < grace_s or (node.act_ended is not None and began <= node.act_ended):
+    if began < node.listed_by or (node.act_ended is not None and began <= node.act_ended):
         return
     node.unlisted += 1
     alive = node.seen is not None and node.state in JOINED
@@ -174,7 +175,7 @@ def take_workers(
             _seen(registry, node, worker, observed_s if settled else 0.0, wall, head_mark)
         else:
             _not_seen(registry, node, settled, observed_s, wall)
-    _take_strangers(registry, matches.strangers, settled, observed_s, wall, explain)
+    _take_strangers(registry, matches.strangers, settled, observed_s, explain)
 
 
 def _seen(
@@ -237,7 +238,6 @@ def _take_strangers(
     strangers: Iterable[Worker],
     settled: bool,
     observed_s: float,
-    wall: float,
     explain: dict[str, str],
 ) -> None:
     known = registry.strangers
@@ -255,7 +255,7 @@ def _take_strangers(
         )
         now[worker.name] = Stranger(
             worker,
-            before.first_seen if before else wall,
+            before.number if before else registry.stranger_numbers.get(worker.name) or registry.next_number(),
             explained,
             before.room_s + observed_s if before and same else 0.0,
         )

@@ -42,6 +42,7 @@ def snapshot(daemon: Daemon) -> dict[str, Any]:
         },
         "sources": _sources(daemon),
         "last_plan": _plan(daemon),
+        "last_action": {"at": daemon.last_action[0], "summary": daemon.last_action[1]},
         "notices": [f"{subject}: {text}" for subject, text in sorted(core.notices.items())],
         "counters": dict(sorted(core.counters.items())),
         "faults": dict(core.faults),
