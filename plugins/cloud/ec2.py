@@ -1,0 +1,280 @@
+"""EC2 and what speaks like it (AWS, Outscale, Eucalyptus, OpenStack, OpenNebula), through boto3's library.
+
+What such clouds answer differs more than their documentation: every read that is not plainly EC2's
+answer is an error, never an empty list. All instances are listed, without filters: some clouds
+ignore them, and what is not ours has to be counted too.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from typing import Any, Mapping, Optional, Sequence
+
+from elastiq.interfaces import (
+    AuthError,
+    Check,
+    Cloud,
+    CloudCapabilities,
+    ConfigurationError,
+    EndAnswer,
+    EndOutcome,
+    Instance,
+    Instances,
+    Intent,
+    Owner,
+    Pool,
+    SourceError,
+    TransientError,
+    UnsupportedError,
+)
+from elastiq.plugins.cloud import ec2_options, ec2_request
+from elastiq.plugins.cloud.ec2_checks import check_site
+from elastiq.plugins.cloud.ec2_client import READ_ATTEMPTS, EC2Client
+from elastiq.plugins.cloud.ec2_errors import NOT_FOUND, Fault, launch_error, read_error
+from elastiq.plugins.cloud.ec2_instances import described, problem, sort_instances
+
+log = logging.getLogger(__name__)
+
+PAGE = 1000  # the most that DescribeInstances gives at once
+BATCH = 100  # ids in one call; EC2 itself advises against more than that for acts
+
+
+class EC2Cloud(Cloud):
+    """One endpoint with one set of credentials, and the pools that are launched there."""
+
+    kind = "ec2"
+    OPTIONS = ec2_options.OPTIONS
+
+    def __init__(self, pools: Sequence[Pool], owner: Owner, client: EC2Client) -> None:
+        options = pools[0].options
+        self.site = pools[0].site
+        self.capabilities = CloudCapabilities()
+        # botocore's own time-outs and retries end before the executor gives the call up
+        self.call_deadline_s = max(
+            120.0, READ_ATTEMPTS * (options["connect_timeout_s"] + options["read_timeout_s"]) + 15.0
+        )
+        self._pools = {pool.name: pool for pool in pools}
+        self._owner = owner
+        self._client = client
+        self._refused: frozenset[str] = frozenset()  # extras of RunInstances that this cloud does not take
+        self._plain_listing: set[str] = set()  # operations that this cloud does not give by pages
+        self._images: dict[str, Mapping[str, Any]] = {}
+
+    @classmethod
+    def site_of(cls, values: Mapping[str, Any]) -> str:
+        return ec2_options.site_of(values)
+
+    @classmethod
+    def networks_of(cls, values: Mapping[str, Any]) -> tuple[str, ...]:
+        return ec2_options.networks_of(values)
+
+    @classmethod
+    def from_config(cls, pools: Sequence[Pool], owner: Owner) -> EC2Cloud:
+        return cls(pools, owner, EC2Client(pools[0].options))
+
+    # ---- reads
+
+    def instances(self, known: frozenset[str]) -> Instances:
+        return sort_instances(self._listed(), self._owner, known)
+
+    def find(self, intent: Intent) -> tuple[Instance, ...]:
+        """By token or tag, in a listing of everything: that works with clouds that know no filters, too."""
+        ours = sort_instances(self._listed(), self._owner, frozenset()).owned
+        return tuple(one for one in ours if intent.token == one.token or intent.id == one.intent)
+
+    def problems(self, ids: Sequence[str]) -> Mapping[str, str]:
+        """Failed status checks, and scheduled ends of instances. Empty where the cloud does not tell."""
+        if not (ids and self.capabilities.instance_problems):
+            return {}
+        try:
+            rows = self._pages("describe_instance_status", "InstanceStatuses")
+        except Fault as fault:
+            if not (fault.refused or fault.code == "UnauthorizedOperation"):
+                raise self._unknown(fault) from None
+            log.warning("instance status is not available: %s", self._unknown(fault))
+            self.capabilities = replace(self.capabilities, instance_problems=False)
+            return {}
+        found = {str(row.get("InstanceId")): problem(row) for row in rows}
+        return {key: found[key] for key in ids if found.get(key)}
+
+    def checks(self) -> tuple[Check, ...]:
+        return tuple(
+            check_site(self._client.call, self._pools.values(), self._owner, self._refused, self._told)
+        )
+
+    def _listed(self) -> list[Mapping[str, Any]]:
+        try:
+            reservations = self._pages("describe_instances", "Reservations")
+        except Fault as fault:
+            raise self._unknown(fault) from None
+        found = [one for reservation in reservations for one in reservation.get("Instances") or ()]
+        if not all(one.get("InstanceId") for one in found):
+            raise SourceError(
+                f"DescribeInstances at {self.site}: an instance without an id (not EC2's answer?)"
+            )
+        return found
+
+    def _pages(self, operation: str, key: str) -> list[Mapping[str, Any]]:
+        """All rows of a listing, by pages or, where the cloud does not take that, in one answer."""
+        if operation not in self._plain_listing:
+            try:
+                return self._rows(operation, key, MaxResults=PAGE)
+            except Fault as fault:
+                if not fault.refused:
+                    raise
+            rows = self._rows(operation, key)  # if this fails too, paging was not what was wrong
+            self._plain_listing.add(operation)
+            log.info("%s does not take MaxResults in %s: left out from now on", self.site, operation)
+            return rows
+        return self._rows(operation, key)
+
+    def _rows(self, operation: str, key: str, **parameters: Any) -> list[Mapping[str, Any]]:
+        rows: list[Mapping[str, Any]] = []
+        seen: set[str] = set()
+        while True:
+            answer = self._client.call(operation, **parameters)
+            if not isinstance(answer.get(key), list):
+                raise Fault(
+                    operation, "NotEC2", f"the answer has no {key}: is a proxy or login page in between?"
+                )
+            rows += answer[key]
+            token = answer.get("NextToken") or ""
+            if not token:
+                return rows
+            if token in seen:
+                # as good as a refusal of pages: a cloud that ignores the token sends the first page for ever
+                raise Fault(operation, "RepeatedNextToken", "the same page was announced twice", 400)
+            seen.add(token)
+            parameters["NextToken"] = token
+
+    # ---- acts
+
+    def launch(self, intent: Intent) -> tuple[Instance, ...]:
+        """RunInstances, once. A refused extra costs this intent and is left out of the next one: the same
+        token with other parameters would be IdempotentParameterMismatch."""
+        pool = self._pools.get(intent.offer.pool)
+        if pool is None:
+            raise ConfigurationError(f"pool {intent.offer.pool} is not one of {self.site}'s")
+        image = self._image(pool)
+        parameters = ec2_request.run_parameters(pool, intent, self._owner, self._refused, image)
+        try:
+            answer = self._client.call("run_instances", **parameters)
+        except Fault as fault:
+            extras = ec2_request.refused_extras(fault, self._refused, parameters)
+            error = launch_error(fault, self.site, self._secrets())
+            if not extras:
+                raise error from None
+            self._leave_out(extras)
+            raise TransientError(
+                f"{error}; asked without {' and '.join(sorted(extras))} from now on", True
+            ) from None
+        rows = answer.get("Instances") or []
+        if not rows or not all(row.get("InstanceId") for row in rows):
+            raise TransientError(
+                f"RunInstances at {self.site}: success, but no instance ids (looked for by its token)"
+            )
+        return tuple(
+            replace(one, pool=pool.name, intent=intent.id, token=intent.token, head=self._owner.head)
+            for one in {row["InstanceId"]: described(row) for row in rows}.values()
+        )
+
+    def _leave_out(self, extras: frozenset[str]) -> None:
+        self._refused |= extras
+        log.warning(
+            "%s does not take %s in RunInstances: left out from now on", self.site, ", ".join(sorted(extras))
+        )
+        tags, token = ec2_request.TAGS not in self._refused, ec2_request.TOKEN not in self._refused
+        self.capabilities = replace(self.capabilities, tags=tags, find=tags or token)
+
+    def _image(self, pool: Pool) -> Mapping[str, Any]:
+        """What the cloud says of the pool's image, asked once; empty where it does not tell."""
+        image_id = pool.options.get("image_id")
+        if not image_id:
+            return {}
+        if image_id not in self._images:
+            try:
+                images = self._client.call("describe_images", ImageIds=[image_id]).get("Images") or [{}]
+            except Fault as fault:
+                # what stays unknown matters only where it is needed; what may pass is asked again
+                if not (fault.refused or fault.nonsense or fault.kind is AuthError):
+                    error = launch_error(fault, self.site, self._secrets())
+                    raise (
+                        TransientError(str(error), True) if fault.kind is TransientError else error
+                    ) from None
+                images = [{}]
+            self._images[image_id] = images[0]
+            if pool.options.get("root_disk_gb") and not images[0].get("RootDeviceName"):
+                log.warning(
+                    "%s does not tell the root device of %s: root_disk_gb has no effect", self.site, image_id
+                )
+        return self._images[image_id]
+
+    def terminate(self, ids: Sequence[str]) -> Mapping[str, EndAnswer]:
+        answers: dict[str, EndAnswer] = {}
+        unique = list(dict.fromkeys(ids))
+        for start in range(0, len(unique), BATCH):
+            batch = unique[start : start + BATCH]
+            try:
+                answers.update(self._terminate(batch))
+            except Fault as fault:
+                if not answers:
+                    raise self._unknown(fault) from None
+                answers.update(dict.fromkeys(batch, EndAnswer(EndOutcome.FAILED, self._told(fault))))
+        return answers
+
+    def _terminate(self, ids: Sequence[str]) -> dict[str, EndAnswer]:
+        """One batch; singly where it is refused, since EC2 refuses a whole batch for one bad id."""
+        try:
+            answer = self._client.call("terminate_instances", InstanceIds=list(ids))
+        except Fault as fault:
+            if fault.code in NOT_FOUND or (fault.status == 404 and fault.code == "NotFound"):
+                outcome = EndOutcome.NOT_FOUND
+            elif (
+                fault.refused or fault.code == "UnauthorizedOperation"
+            ):  # rights can depend on an instance's tags
+                outcome = EndOutcome.FAILED
+            else:
+                raise
+            if len(ids) == 1:
+                detail = self._told(fault) if outcome is EndOutcome.FAILED else fault.code
+                return {ids[0]: EndAnswer(outcome, detail)}
+            return self._singly(ids)
+        named = {row.get("InstanceId") for row in answer.get("TerminatingInstances") or ()}
+        taken = answer.get("Return") is True and not named  # old OpenStack names nobody
+        # An id that is not named may not be ending (Eucalyptus says false and names nobody): it is asked for
+        # again, which does no harm, until the listing shows its end.
+        silent = EndAnswer(EndOutcome.FAILED, "the cloud's answer does not name it")
+        return {one: EndAnswer(EndOutcome.ENDING) if taken or one in named else silent for one in ids}
+
+    def _singly(self, ids: Sequence[str]) -> dict[str, EndAnswer]:
+        answers: dict[str, EndAnswer] = {}
+        for one in ids:
+            try:
+                answers.update(self._terminate([one]))
+            except Fault as fault:  # the others have their answers already, or will get one
+                answers[one] = EndAnswer(EndOutcome.FAILED, self._told(fault))
+        return answers
+
+    def adopt(self, ids: Sequence[str]) -> None:
+        """Give instances our head's tag; they count as ours from the next listing on."""
+        if not self.capabilities.tags:
+            raise UnsupportedError(f"{self.site} has no tags: instances cannot be adopted")
+        tags = {ec2_request.TAG_CLUSTER: self._owner.cluster, ec2_request.TAG_HEAD: self._owner.head}
+        pairs = [{"Key": key, "Value": value} for key, value in tags.items()]
+        try:
+            for start in range(0, len(ids), BATCH):
+                self._client.call("create_tags", Resources=list(ids[start : start + BATCH]), Tags=pairs)
+        except Fault as fault:
+            raise self._unknown(fault) from None
+
+    # ---- telling
+
+    def _unknown(self, fault: Fault) -> SourceError:
+        return read_error(fault, self.site, self._secrets())
+
+    def _told(self, fault: Fault) -> str:
+        return str(self._unknown(fault))
+
+    def _secrets(self) -> list[Optional[str]]:
+        return [secret for pool in self._pools.values() for secret in ec2_request.secrets_of(pool.options)]

@@ -1,0 +1,82 @@
+"""What can be found wrong with an EC2 site before the first launch."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Iterable, Iterator
+
+from elastiq.interfaces import AuthError, Check, ConfigurationError, Intent, Owner, Pool
+from elastiq.plugins.cloud.ec2_errors import Fault
+from elastiq.plugins.cloud.ec2_request import refused_extras, run_parameters
+
+Call = Callable[..., dict[str, Any]]
+Told = Callable[[Fault], str]
+
+
+def check_site(
+    call: Call, pools: Iterable[Pool], owner: Owner, refused: frozenset[str], told: Told
+) -> Iterator[Check]:
+    """Credentials and endpoint, then each pool's image and the right to launch it."""
+    try:
+        dry_runs = _answers_dry_runs(call)
+    except Fault as fault:
+        yield Check("ec2 endpoint", "error", told(fault))
+        return
+    yield Check("ec2 endpoint", "ok", "it answers, and takes the credentials")
+    for pool in pools:
+        image_id = pool.options.get("image_id")
+        if image_id:
+            yield _image(call, pool.name, image_id, told)
+        if dry_runs:
+            yield _launch(call, pool, owner, refused, told)
+
+
+def _answers_dry_runs(call: Call) -> bool:
+    """Whether the cloud knows DryRun, tried where ignoring it does no harm: old OpenStack would launch."""
+    try:
+        answer = call("describe_instances", DryRun=True)
+    except Fault as fault:
+        if fault.code == "DryRunOperation":
+            return True
+        if not fault.refused:
+            raise
+        answer = call("describe_instances")
+    if "Reservations" not in answer:
+        raise Fault(
+            "describe_instances", "NotEC2", "the answer has no Reservations: is a login page in between?"
+        )
+    return False
+
+
+def _image(call: Call, pool: str, image_id: str, told: Told) -> Check:
+    name = f"image of pool {pool}"
+    try:
+        images = call("describe_images", ImageIds=[image_id]).get("Images") or []
+    except Fault as fault:
+        return Check(name, "warning", told(fault))
+    if not images:
+        return Check(name, "warning", f"{image_id} is not visible with these credentials: check image_id")
+    state = images[0].get("State") or "available"
+    if state != "available":
+        return Check(name, "warning", f"{image_id} is {state}, not available")
+    return Check(name, "ok", f"{image_id} is available")
+
+
+def _launch(call: Call, pool: Pool, owner: Owner, refused: frozenset[str], told: Told) -> Check:
+    name = f"launch in pool {pool.name}"
+    intent = Intent("check", f"{owner.token_prefix}check", pool.offers()[0], 1, 0.0)
+    parameters = run_parameters(pool, intent, owner, refused, {})
+    try:
+        answer = call("run_instances", DryRun=True, **parameters)
+    except Fault as fault:
+        if fault.code == "DryRunOperation":
+            return Check(name, "ok", "a dry run of RunInstances would have worked")
+        mendable = fault.kind in (AuthError, ConfigurationError) and not refused_extras(
+            fault, refused, parameters
+        )
+        return Check(name, "error" if mendable else "warning", told(fault))
+    ids = [one["InstanceId"] for one in answer.get("Instances") or () if one.get("InstanceId")]
+    if ids:  # it took DryRun in a read and ignored it in a launch
+        call("terminate_instances", InstanceIds=ids)
+    return Check(
+        name, "warning", "DryRun was ignored" + (f"; launched {ids} and ended them again" if ids else "")
+    )
