@@ -30,10 +30,9 @@ class Kind(enum.Enum):
 class Option:
     """One key.
 
-    ``default`` is the typed value that an absent key has. ``unset`` describes in words what an
-    absent key means when the default is None. ``check`` returns a complaint, or an empty string;
-    ``spelling`` turns an old way to write the value into today's before it is read.
-    A ``secret`` is never printed.
+    What it means is told in elastiq.conf.example, which a test keeps complete. ``default`` is the typed
+    value that an absent key has. ``check`` returns a complaint, or an empty string; ``spelling`` turns an
+    old way to write the value into today's before it is read. A ``secret`` is never printed.
 
     Between keys of one section: a ``required`` key may be absent where the key ``unless`` is given;
     a key cannot stand beside one of those that it ``excludes`` (in a pool's section it replaces
@@ -44,15 +43,18 @@ class Option:
     name: str
     kind: Kind
     default: Any = None
-    help: str = ""
     unit: str = ""
     choices: tuple[str, ...] = ()
     required: bool = False
     secret: bool = False
-    unset: str = ""
     check: Optional[Callable[[Any], str]] = None
     spelling: Optional[Callable[[str], str]] = None
     unless: str = ""
     excludes: tuple[str, ...] = ()
     needs: tuple[str, ...] = ()
     site: bool = False
+
+
+def above_zero(value: float) -> str:
+    """A ``check`` for numbers that cannot be zero."""
+    return "" if value > 0 else "must be above 0"

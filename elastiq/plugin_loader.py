@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import importlib
-from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Iterable, cast
 
 from elastiq.inifile import ConfigError
@@ -42,12 +41,14 @@ def nearest(name: str, known: Iterable[str]) -> str:
     return next(iter(difflib.get_close_matches(name.lower(), sorted(known), 1)), "")
 
 
-def _third_party(group: str) -> dict[str, EntryPoint]:
+def _third_party(group: str) -> dict[str, str]:
+    from importlib.metadata import entry_points  # costs memory that a built-in plugin's user need not pay
+
     found = entry_points()
     # Python 3.9 answers with a dictionary.
     select = getattr(found, "select", None)
-    listed = select(group=group) if select else cast("dict[str, list[EntryPoint]]", found).get(group, [])
-    return {point.name: point for point in listed}
+    listed: Any = select(group=group) if select else cast("Any", found).get(group, ())
+    return {point.name: point.value for point in listed}
 
 
 def _names(group: str) -> list[str]:
@@ -55,18 +56,18 @@ def _names(group: str) -> list[str]:
 
 
 def _load(group: str, name: str, base: Any) -> Any:
-    built_in = BUILT_IN[group].get(name)
-    point = EntryPoint(name, built_in, group) if built_in else _third_party(group).get(name)
-    if point is None:
+    place = BUILT_IN[group].get(name) or _third_party(group).get(name)
+    if place is None:
         known = _names(group)
         meant = nearest(name, known)
         hint = f"did you mean `{meant}`?" if meant else f"known are: {', '.join(known)}"
         raise ConfigError([f"there is no plugin `{name}` for {group}, {hint}"])
+    module_name, _, attribute = place.partition(":")
     try:
-        module = importlib.import_module(point.value.partition(":")[0])
+        module = importlib.import_module(module_name.strip())
     except ImportError as error:
         raise ConfigError([f"plugin `{name}` cannot be loaded ({error}), install what it needs"]) from error
-    found = getattr(module, point.value.partition(":")[2].strip(), None)
+    found = getattr(module, attribute.strip(), None)
     if not (isinstance(found, type) and issubclass(found, base)):
-        raise ConfigError([f"plugin `{name}` is no {base.__name__} ({point.value}), ask its author"])
+        raise ConfigError([f"plugin `{name}` is no {base.__name__} ({place}), ask its author"])
     return found

@@ -13,7 +13,7 @@ from typing import Any
 
 from elastiq.options import Kind, Option
 
-_NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]*)?([eE][+-]?[0-9]{1,3})?")
+_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,3})?")
 _YES = {"yes", "true", "on", "1", "1.0"}
 _NO = {"no", "false", "off", "0", "0.0"}
 

@@ -1,19 +1,20 @@
 """The keys of [ec2] and [ec2:NAME], and what their values mean for RunInstances.
 
-`EC2Cloud` binds ``OPTIONS``, `site_of` and `networks_of`. Pure: nothing here needs boto3.
-Keys that every cloud's pools have (flavour, cpus, min_vms, ...) are declared by `elastiq.config`.
+elastiq.conf.example says what the keys are for. `EC2Cloud` binds ``OPTIONS``, `site_of` and `networks_of`.
+Keys that every cloud's pools have (flavour, cpus, min_vms, ...) are declared in `elastiq.keys`.
 """
 
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 import string
 from dataclasses import dataclass
 from typing import Any, Mapping, Optional
 from urllib.parse import urlsplit
 
-from elastiq.options import Kind, Option
+from elastiq.options import Kind, Option, above_zero
 
 TAG_LIMIT = 40
 """EC2 allows 50 tags on an instance; the rest is for elastiq's own and the cloud's."""
@@ -90,8 +91,8 @@ def _api_url(value: str) -> str:
     return complaint
 
 
-def _positive(value: float) -> str:
-    return "" if value > 0 else "must be above 0"
+def _readable(value: str) -> str:
+    return "" if os.access(value, os.R_OK) else "cannot be read, check the file's name and permissions"
 
 
 def _interfaces(value: tuple[str, ...]) -> str:
@@ -131,199 +132,34 @@ def _tags(value: Mapping[str, str]) -> str:
     return "" if len(value) <= TAG_LIMIT else f"are more than {TAG_LIMIT}"
 
 
-def _whole_gb(value: int) -> str:
-    return "" if value >= 1 else "must be at least 1"
-
+_KEY_ID, _SECRET = "aws_access_key_id", "aws_secret_access_key"
 
 OPTIONS: tuple[Option, ...] = (
     # the site
-    Option(
-        "api_url",
-        Kind.TEXT,
-        unset="AWS, by the region",
-        check=_api_url,
-        site=True,
-        help="The endpoint of the EC2 API. A region may be left out: a placeholder is then used.",
-    ),
-    Option(
-        "api_version",
-        Kind.TEXT,
-        unset="boto3's newest",
-        site=True,
-        help="Version of the API that requests name, for clouds that know old ones only, as 2013-02-01.",
-    ),
-    Option(
-        "region",
-        Kind.TEXT,
-        unset="boto3's own look-up (environment, profile, instance)",
-        site=True,
-        help="The region, as eu-west-1.",
-    ),
-    Option(
-        "aws_access_key_id",
-        Kind.TEXT,
-        unset="boto3's own chain (environment, profile, instance role)",
-        needs=("aws_secret_access_key",),
-        excludes=("profile",),
-        site=True,
-        help="The access key's id.",
-    ),
-    Option(
-        "aws_secret_access_key",
-        Kind.TEXT,
-        secret=True,
-        unset="boto3's own chain",
-        needs=("aws_access_key_id",),
-        excludes=("profile",),
-        site=True,
-        help="The access key's secret.",
-    ),
-    Option(
-        "aws_session_token",
-        Kind.TEXT,
-        secret=True,
-        unset="none",
-        needs=("aws_access_key_id",),
-        excludes=("profile",),
-        site=True,
-        help="The session token of temporary credentials; they expire, a role or profile is better.",
-    ),
-    Option(
-        "profile",
-        Kind.TEXT,
-        unset="boto3's own chain",
-        site=True,
-        help="A profile of the AWS configuration files of the user that the daemon runs as.",
-    ),
-    Option(
-        "verify_ssl",
-        Kind.BOOL,
-        default=True,
-        site=True,
-        help="Check the endpoint's certificate. With `no`, anyone on the way can read the credentials.",
-    ),
-    Option(
-        "ca_bundle",
-        Kind.TEXT,
-        unset="boto3's own bundle",
-        site=True,
-        help="A file of CA certificates (PEM) to check the endpoint's certificate with.",
-    ),
-    Option(
-        "proxy",
-        Kind.TEXT,
-        unset="the environment's HTTPS_PROXY and HTTP_PROXY",
-        check=_url,
-        site=True,
-        help="URL of an HTTP proxy to the endpoint.",
-    ),
-    Option(
-        "connect_timeout_s",
-        Kind.SECONDS,
-        default=10.0,
-        unit="seconds",
-        check=_positive,
-        site=True,
-        help="How long a connection to the endpoint may take.",
-    ),
-    Option(
-        "read_timeout_s",
-        Kind.SECONDS,
-        default=60.0,
-        unit="seconds",
-        check=_positive,
-        site=True,
-        help="How long the endpoint may take to answer.",
-    ),
+    Option("api_url", Kind.TEXT, check=_api_url, site=True),
+    Option("api_version", Kind.TEXT, site=True),
+    Option("region", Kind.TEXT, site=True),
+    Option(_KEY_ID, Kind.TEXT, needs=(_SECRET,), excludes=("profile",), site=True),
+    Option(_SECRET, Kind.TEXT, secret=True, needs=(_KEY_ID,), excludes=("profile",), site=True),
+    Option("aws_session_token", Kind.TEXT, secret=True, needs=(_KEY_ID,), excludes=("profile",), site=True),
+    Option("profile", Kind.TEXT, site=True),
+    Option("verify_ssl", Kind.BOOL, True, site=True),
+    Option("ca_bundle", Kind.TEXT, check=_readable, site=True),
+    Option("proxy", Kind.TEXT, check=_url, site=True),
+    Option("connect_timeout_s", Kind.SECONDS, 10.0, unit="seconds", check=above_zero, site=True),
+    Option("read_timeout_s", Kind.SECONDS, 60.0, unit="seconds", check=above_zero, site=True),
     # the machines
-    Option(
-        "image_id",
-        Kind.TEXT,
-        required=True,
-        unless="launch_template",
-        help="The image of the workers, as ami-0123456789abcdef0.",
-    ),
-    Option(
-        "launch_template",
-        Kind.TEXT,
-        unset="none",
-        check=_template,
-        help="Id or name of a launch template, optionally :VERSION; what is set here wins over it.",
-    ),
-    Option("key_name", Kind.TEXT, unset="none", help="Name of the SSH key pair of new instances."),
-    Option(
-        "user_data_b64",
-        Kind.BASE64,
-        secret=True,
-        unset="none",
-        help="The user data of new instances in base64, at most 16,384 bytes before it."
-        " %ipv4%, %ipv6% and %fqdn% in it become the head node's.",
-    ),
-    Option(
-        "user_data_file",
-        Kind.TEXT,
-        unset="none",
-        excludes=("user_data_b64",),
-        help="A file that holds the user data as it is, with the same %variables%.",
-    ),
-    Option(
-        "subnet_id",
-        Kind.LIST,
-        default=(),
-        unset="the cloud's default",
-        help="Subnets in the order of preference: the next one is tried where one has no room.",
-    ),
-    Option(
-        "security_group_ids",
-        Kind.LIST,
-        default=(),
-        unset="the cloud's default",
-        help="Security groups of new instances.",
-    ),
-    Option(
-        "network_interfaces",
-        Kind.LIST,
-        default=(),
-        unset="one interface, in subnet_id",
-        excludes=("subnet_id",),
-        check=_interfaces,
-        help="For a tenant with several networks: one entry for each interface, SUBNET or"
-        " SUBNET:GROUP+GROUP; an entry without groups takes security_group_ids.",
-    ),
-    Option(
-        "iam_instance_profile",
-        Kind.TEXT,
-        unset="none",
-        help="Name or ARN of the instance profile of new instances.",
-    ),
-    Option(
-        "tags",
-        Kind.TAGS,
-        default={},
-        unset="only elastiq's own",
-        check=_tags,
-        help="Further tags of new instances, Key=Value, Key2=Value2.",
-    ),
-    Option(
-        "name_template",
-        Kind.TEXT,
-        default="{cluster}-{pool}-{intent}",
-        check=_name_template,
-        help="The Name tag of new instances; empty for none.",
-    ),
-    Option(
-        "root_disk_gb",
-        Kind.INT,
-        unit="GB",
-        unset="the image's own",
-        check=_whole_gb,
-        help="Size of the root disk.",
-    ),
-    Option(
-        "imds_v2",
-        Kind.CHOICE,
-        default="unset",
-        choices=("unset", "required"),
-        help="Whether new instances must use session tokens for their metadata service.",
-    ),
+    Option("image_id", Kind.TEXT, required=True, unless="launch_template"),
+    Option("launch_template", Kind.TEXT, check=_template),
+    Option("key_name", Kind.TEXT),
+    Option("user_data_b64", Kind.BASE64, secret=True),
+    Option("user_data_file", Kind.TEXT, excludes=("user_data_b64",)),
+    Option("subnet_id", Kind.LIST, ()),
+    Option("security_group_ids", Kind.LIST, ()),
+    Option("network_interfaces", Kind.LIST, (), excludes=("subnet_id",), check=_interfaces),
+    Option("iam_instance_profile", Kind.TEXT),
+    Option("tags", Kind.TAGS, {}, check=_tags),
+    Option("name_template", Kind.TEXT, "{cluster}-{pool}-{intent}", check=_name_template),
+    Option("root_disk_gb", Kind.INT, unit="GB", check=above_zero),
+    Option("imds_v2", Kind.CHOICE, "unset", choices=("unset", "required")),
 )

@@ -95,6 +95,8 @@ def test_a_file_of_elastiq_1_that_was_written_with_floats_and_colons_loads(tmp_p
     n_jobs_per_vm: 4.0
     waiting_jobs_threshold = 2.
     waiting_jobs_time_s = 1e2
+    static_workers = WN1.example.org, wn2
+    idle_for_time_s = .5
     [debug]
     dry_run_boot_vms = 1.0
     dry_run_shutdown_vms = 0
@@ -106,7 +108,8 @@ def test_a_file_of_elastiq_1_that_was_written_with_floats_and_colons_loads(tmp_p
     settings = load(tmp_path, text).settings
     assert settings.n_jobs_per_vm == 4 and isinstance(settings.n_jobs_per_vm, int)
     assert settings.waiting_jobs_threshold == 2 and isinstance(settings.waiting_jobs_threshold, int)
-    assert settings.waiting_jobs_time_s == 100
+    assert settings.waiting_jobs_time_s == 100 and settings.idle_for_time_s == 0.5
+    assert settings.static_workers == ("wn1.example.org", "wn2")
     assert settings.max_vms == 7 and isinstance(settings.max_vms, int)
     assert settings.dry_run_boot_vms is True and settings.dry_run_shutdown_vms is False
 
