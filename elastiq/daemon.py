@@ -70,7 +70,9 @@ class Daemon:
         self._every("heartbeat", lambda: HEARTBEAT_S, lambda: None, first_s=0.0)
 
     def run(self) -> None:
-        self.core.events.run()
+        """Until `stop`. An event that fails outside of every handler is logged, and the rest goes on."""
+        while not self.core.guard("loop", self.core.events.run):
+            pass
 
     def stop(self, reason: str = "asked to") -> None:
         """Let the loop end after the present event. From a signal handler or any thread."""
@@ -177,7 +179,7 @@ class Daemon:
         core = self.core
         if not self.stopping:
             core.guard("plan", self._plan_and_act)
-            self._attend()
+            core.guard("attend", self._attend)
             core.guard("persist", core.persist)
             core.guard("publish", self.publish)
 

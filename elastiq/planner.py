@@ -6,88 +6,21 @@ person can read, and so has every group of waiting jobs that is not served.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Callable, Mapping, Optional
-
-from elastiq.demand import Standing, Trials, WaitingHistory
-from elastiq.health import Health
-from elastiq.interfaces import JobGroup, Jobs, Offer, Pool, Resources, WorkerState, request_fits
+from elastiq.broker import Budget, Orders, capacity
+from elastiq.demand import Standing
+from elastiq.interfaces import JobGroup, Resources, WorkerState
 from elastiq.nodes import CAPACITY, JOINED, TO_COME, Node, Registry, State
-from elastiq.packing import Need, Room, RoomClass, jobs_held, need, vector, without
-from elastiq.settings import Settings
+from elastiq.packing import Held, Room, RoomClass, need, vector
+from elastiq.situation import Launch, Plan, Situation, Step, Verdict, group_name
 
-Fits = Callable[[JobGroup, Resources], tuple[bool, str]]
-
-
-def fits_by_resources(group: JobGroup, machine: Resources) -> tuple[bool, str]:
-    """What a batch system that knows no better says."""
-    return request_fits(group.request, machine)
-
-
-@dataclass(frozen=True)
-class Situation:
-    """All that a plan is made from. ``no_launch`` and ``no_end`` say why the one or the other is out of
-    the question now, for instance because a source is unknown; empty where it is not."""
-
-    now: float
-    settings: Settings
-    registry: Registry
-    jobs: Optional[Jobs]
-    history: WaitingHistory
-    trials: Trials
-    health: Health
-    sites: frozenset[str]  # whose instances were read completely, and lately
-    settled: bool  # both sides are, and were since the start
-    workers_began: float = 0.0  # when the last read of the workers began
-    foreign: int = 0  # instances that are not ours but count
-    no_launch: str = ""
-    no_end: str = ""
-    fits: Fits = fits_by_resources
-
-
-@dataclass(frozen=True)
-class Launch:
-    offer: Offer
-    count: int
-    reason: str
-    groups: Mapping[str, int] = field(default_factory=dict)  # waiting jobs that it is for, by group key
-
-
-@dataclass(frozen=True)
-class Step:
-    """Something to do with one node."""
-
-    node: Node
-    reason: str
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """What will become of a group's waiting jobs. ``matchable`` is False if nothing offered runs them."""
-
-    group: JobGroup
-    held: int  # by room that is there or comes
-    launching: int
-    reason: str
-    matchable: bool = True
-
-
-@dataclass(frozen=True)
-class Plan:
-    launches: tuple[Launch, ...]
-    drains: tuple[Step, ...]
-    failed: tuple[Step, ...]  # whose boot deadline passed
-    ends: tuple[Step, ...]  # useless machines: ended without a drain, since nothing can run there
-    verdicts: tuple[Verdict, ...]
-    summary: str
-    room_free: Mapping[str, str]  # group key -> a joined machine with room for it
+__all__ = ["Launch", "Plan", "Situation", "Step", "Verdict", "group_name", "plan", "stranger_for"]
 
 
 def plan(s: Situation) -> Plan:
     """Decide what to launch, drain and end now."""
     room = _room(s)
-    budget = _Budget(s)
-    orders = _Orders(s, budget, room)
+    budget = Budget(s)
+    orders = Orders(s, budget, room)
     if not s.no_launch and s.settled:
         orders.floor()
     verdicts, room_free = _serve(s, room, orders)
@@ -99,22 +32,6 @@ def plan(s: Situation) -> Plan:
 
 
 # --------------------------------------------------------------------------- scale up
-
-
-def capacity(s: Situation, pool: Pool, flavour: str) -> Resources:
-    """What a new machine offers: as configured, else as learned from workers that joined."""
-    learned = s.registry.learned.get((pool.name, flavour), Resources())
-
-    def first(a: Optional[float], b: Optional[float]) -> Optional[float]:
-        return b if a is None else a
-
-    has = pool.capacity
-    return Resources(
-        first(has.cpus, learned.cpus),
-        first(has.memory_mb, learned.memory_mb),
-        first(has.disk_mb, learned.disk_mb),
-        first(has.gpus, learned.gpus),
-    )
 
 
 def _room(s: Situation) -> Room:
@@ -142,151 +59,7 @@ def _room(s: Situation) -> Room:
     return Room(classes)
 
 
-class _Budget:
-    """How many more machines may be there: everything that is not confirmed gone counts."""
-
-    def __init__(self, s: Situation) -> None:
-        self._s = s
-        limit = s.settings.max_vms
-        self.counted = len(s.registry) + (s.foreign if s.settings.quota_counts == "all" else 0)
-        self._left = None if limit is None else max(0, limit - self.counted)
-        self._pool_left: dict[str, Optional[int]] = {}
-        self._why: dict[str, str] = {}
-        for pool in s.settings.pools:
-            there = s.registry.count(pool.name)
-            left = None if pool.max_vms is None else max(0, pool.max_vms - there)
-            self._why[pool.name] = f"pool {pool.name} is at its max_vms {pool.max_vms} ({there} counted)"
-            broken = s.health.breaker(pool.name)
-            if broken:
-                canary = max(0, 1 - s.registry.count(pool.name, TO_COME))
-                left, self._why[pool.name] = (canary if left is None else min(left, canary)), broken
-            self._pool_left[pool.name] = left
-
-    def allowed(self, pool: str, wanted: int) -> tuple[int, str]:
-        """How many of the wanted may be launched, and why not all."""
-        if self._left is not None and self._left < 1:
-            return 0, f"max_vms {self._s.settings.max_vms} is reached ({self.counted} counted)"
-        left = self._pool_left[pool]
-        if left is not None and left < 1:
-            return 0, self._why[pool]
-        return min(x for x in (wanted, self._left, left) if x is not None), ""
-
-    def take(self, pool: str, count: int) -> None:
-        if self._left is not None:
-            self._left -= count
-            self.counted += count
-        left = self._pool_left[pool]
-        if left is not None:
-            self._pool_left[pool] = left - count
-
-
-class _Orders:
-    """The launches of one plan."""
-
-    def __init__(self, s: Situation, budget: _Budget, room: Room) -> None:
-        self._s, self._budget, self._room = s, budget, room
-        self._orders: list[Launch] = []
-
-    def floor(self) -> None:
-        """Raise each pool and the cluster to its minimum, capacity to come counted."""
-        s = self._s
-        for pool in s.settings.pools:
-            lacking = pool.min_vms - s.registry.count(pool.name, CAPACITY)
-            self._any([pool], lacking, f"min_vms {pool.min_vms} of pool {pool.name}")
-        there = s.registry.count(None, CAPACITY) + sum(order.count for order in self._orders)
-        self._any(s.settings.pools, s.settings.min_vms - there, f"min_vms {s.settings.min_vms}")
-
-    def serve(self, group: JobGroup, jobs: int, one_only: bool) -> tuple[int, str, bool]:
-        """Order machines for so many jobs of a group. Returns how many jobs they hold, why no more,
-        and whether any offer would run them."""
-        asked = need(group.request)
-        covered, why, misfits, matchable = 0, "", [], False
-        for pool, offer in self._offers(self._s.settings.pools):
-            whole = capacity(self._s, pool, offer.flavour)
-            room = vector(whole, self._s.settings.n_jobs_per_vm)
-            fits, misfit = self._s.fits(group, whole)
-            each = jobs_held(room, asked)
-            if not fits or each < 1:
-                misfits.append(f"{offer}: {misfit or 'too small'}")
-                continue
-            matchable = True
-            if covered >= jobs or (one_only and covered):
-                break
-            wanted = 1 if one_only else -(-(jobs - covered) // each)
-            count, obstacle = self._launch(offer, pool, wanted, f"{jobs} waiting {group_name(group)}")
-            why = obstacle or why
-            if count:
-                held = min(jobs - covered, count * each)
-                covered += held
-                order = self._orders[-1]
-                self._orders[-1] = Launch(order.offer, order.count, order.reason, {group.key: held})
-                self._leave_room(room, asked, each, count, held)
-        if not matchable:
-            why = "nothing offered can run it: " + "; ".join(dict.fromkeys(misfits)) if misfits else "no pool"
-        return covered, why if covered < jobs else "", matchable
-
-    def merged(self) -> tuple[Launch, ...]:
-        """One call for each offer, whatever it is for."""
-        by_offer: dict[Offer, Launch] = {}
-        for order in self._orders:
-            before = by_offer.get(order.offer)
-            if before is None:
-                by_offer[order.offer] = order
-                continue
-            groups = dict(before.groups)
-            for key, jobs in order.groups.items():
-                groups[key] = groups.get(key, 0) + jobs
-            reasons = before.reason if order.reason in before.reason else f"{before.reason}; {order.reason}"
-            by_offer[order.offer] = Launch(order.offer, before.count + order.count, reasons, groups)
-        return tuple(by_offer.values())
-
-    def _any(self, pools: tuple[Pool, ...] | list[Pool], lacking: int, reason: str) -> None:
-        for pool, offer in self._offers(pools):
-            if lacking < 1:
-                return
-            count, _ = self._launch(offer, pool, lacking, reason)
-            lacking -= count
-            if count:
-                whole = vector(capacity(self._s, pool, offer.flavour), self._s.settings.n_jobs_per_vm)
-                self._room.add(whole, [f"new {offer}"] * count)
-
-    def _offers(self, pools: tuple[Pool, ...] | list[Pool]) -> list[tuple[Pool, Offer]]:
-        return [(pool, offer) for pool in pools for offer in pool.offers()]
-
-    def _launch(self, offer: Offer, pool: Pool, wanted: int, reason: str) -> tuple[int, str]:
-        if pool.site not in self._s.sites:
-            return 0, f"the instances of site {pool.site} are not known now"
-        obstacle = self._s.health.blocked(offer, pool.site, self._s.now)
-        if obstacle:
-            return 0, obstacle
-        count, obstacle = self._budget.allowed(offer.pool, wanted)
-        if count:
-            self._budget.take(offer.pool, count)
-            self._orders.append(Launch(offer, count, reason))
-        return count, obstacle
-
-    def _leave_room(
-        self, room: tuple[Optional[float], ...], asked: Need, each: int, count: int, held: int
-    ) -> None:
-        """What the new machines have left serves the groups that come after."""
-        full, rest = divmod(held, each)
-        whole = (room[0], room[1], room[2], room[3], room[4])
-        self._room.add(without(whole, asked, each), ["new"] * full)
-        self._room.add(without(whole, asked, rest), ["new"] * (count - full))
-
-
-def group_name(group: JobGroup) -> str:
-    """A group for people: what its jobs ask for."""
-    r = group.request
-    parts = [
-        f"{value:g}{unit}"
-        for value, unit in ((r.cpus, " cpus"), (r.memory_mb, " MB"), (r.gpus, " gpus"))
-        if value
-    ]
-    return "jobs" + (f" of {', '.join(parts)}" if parts else "")
-
-
-def _serve(s: Situation, room: Room, orders: _Orders) -> tuple[tuple[Verdict, ...], dict[str, str]]:
+def _serve(s: Situation, room: Room, orders: Orders) -> tuple[tuple[Verdict, ...], dict[str, str]]:
     """Go through the waiting groups: the untried ones first, so that those known to run are never
     starved by room that an impossible one holds; then the largest jobs."""
     if s.jobs is None:
@@ -342,12 +115,11 @@ def _why_not_yet(s: Situation, group: JobGroup, wanted: int, acting: bool, other
     )
 
 
-def _served_by(s: Situation, held: object) -> str:
-    on_joined, on_coming = getattr(held, "on_joined", ""), getattr(held, "on_coming", "")
-    if on_joined:
-        return f"{_machine_name(s, on_joined)} has free room"
-    if on_coming:
-        return f"{_machine_name(s, on_coming)} will serve it when it has joined"
+def _served_by(s: Situation, held: Held) -> str:
+    if held.on_joined:
+        return f"{_machine_name(s, held.on_joined)} has free room"
+    if held.on_coming:
+        return f"{_machine_name(s, held.on_coming)} will serve it when it has joined"
     return ""
 
 

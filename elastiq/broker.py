@@ -1,0 +1,163 @@
+"""Which pool and flavour serves which demand, within the quotas.
+
+Pure. Offers are taken in the order of the configuration: the first that fits, is not held back and has
+room in its quotas; what one cannot give goes to the next in the same plan.
+"""
+
+from __future__ import annotations
+
+from typing import Optional, Sequence
+
+from elastiq.interfaces import JobGroup, Offer, Pool, Resources
+from elastiq.nodes import CAPACITY, TO_COME
+from elastiq.packing import Need, Room, jobs_held, need, vector, without
+from elastiq.situation import Launch, Situation, group_name
+
+
+def capacity(s: Situation, pool: Pool, flavour: str) -> Resources:
+    """What a new machine offers: as configured, else as learned from workers that joined."""
+    learned = s.registry.learned.get((pool.name, flavour), Resources())
+
+    def first(a: Optional[float], b: Optional[float]) -> Optional[float]:
+        return b if a is None else a
+
+    has = pool.capacity
+    return Resources(
+        first(has.cpus, learned.cpus),
+        first(has.memory_mb, learned.memory_mb),
+        first(has.disk_mb, learned.disk_mb),
+        first(has.gpus, learned.gpus),
+    )
+
+
+class Budget:
+    """How many more machines may be there: everything that is not confirmed gone counts."""
+
+    def __init__(self, s: Situation) -> None:
+        self._s = s
+        limit = s.settings.max_vms
+        self.counted = len(s.registry) + (s.foreign if s.settings.quota_counts == "all" else 0)
+        self._left = None if limit is None else max(0, limit - self.counted)
+        self._pool_left: dict[str, Optional[int]] = {}
+        self._why: dict[str, str] = {}
+        for pool in s.settings.pools:
+            there = s.registry.count(pool.name)
+            left = None if pool.max_vms is None else max(0, pool.max_vms - there)
+            self._why[pool.name] = f"pool {pool.name} is at its max_vms {pool.max_vms} ({there} counted)"
+            broken = s.health.breaker(pool.name)
+            if broken:
+                canary = max(0, 1 - s.registry.count(pool.name, TO_COME))
+                left, self._why[pool.name] = (canary if left is None else min(left, canary)), broken
+            self._pool_left[pool.name] = left
+
+    def allowed(self, pool: str, wanted: int) -> tuple[int, str]:
+        """How many of the wanted may be launched, and why not all."""
+        if self._left is not None and self._left < 1:
+            return 0, f"max_vms {self._s.settings.max_vms} is reached ({self.counted} counted)"
+        left = self._pool_left[pool]
+        if left is not None and left < 1:
+            return 0, self._why[pool]
+        return min(x for x in (wanted, self._left, left) if x is not None), ""
+
+    def take(self, pool: str, count: int) -> None:
+        if self._left is not None:
+            self._left -= count
+            self.counted += count
+        left = self._pool_left[pool]
+        if left is not None:
+            self._pool_left[pool] = left - count
+
+
+class Orders:
+    """The launches of one plan."""
+
+    def __init__(self, s: Situation, budget: Budget, room: Room) -> None:
+        self._s, self._budget, self._room = s, budget, room
+        self._orders: list[Launch] = []
+
+    def floor(self) -> None:
+        """Raise each pool and the cluster to its minimum, capacity to come counted."""
+        s = self._s
+        for pool in s.settings.pools:
+            lacking = pool.min_vms - s.registry.count(pool.name, CAPACITY)
+            self._any([pool], lacking, f"min_vms {pool.min_vms} of pool {pool.name}")
+        there = s.registry.count(None, CAPACITY) + sum(order.count for order in self._orders)
+        self._any(s.settings.pools, s.settings.min_vms - there, f"min_vms {s.settings.min_vms}")
+
+    def serve(self, group: JobGroup, jobs: int, one_only: bool) -> tuple[int, str, bool]:
+        """Order machines for so many jobs of a group. Returns how many jobs they hold, why no more,
+        and whether any offer would run them."""
+        asked = need(group.request)
+        covered, why, misfits, matchable = 0, "", [], False
+        for pool, offer in self._offers(self._s.settings.pools):
+            whole = capacity(self._s, pool, offer.flavour)
+            room = vector(whole, self._s.settings.n_jobs_per_vm)
+            fits, misfit = self._s.fits(group, whole)
+            each = jobs_held(room, asked)
+            if not fits or each < 1:
+                misfits.append(f"{offer}: {misfit or 'too small'}")
+                continue
+            matchable = True
+            if covered >= jobs or (one_only and covered):
+                break
+            wanted = 1 if one_only else -(-(jobs - covered) // each)
+            count, obstacle = self._launch(offer, pool, wanted, f"{jobs} waiting {group_name(group)}")
+            why = obstacle or why
+            if count:
+                held = min(jobs - covered, count * each)
+                covered += held
+                order = self._orders[-1]
+                self._orders[-1] = Launch(order.offer, order.count, order.reason, {group.key: held})
+                self._leave_room(room, asked, each, count, held)
+        if not matchable:
+            why = "nothing offered can run it: " + "; ".join(dict.fromkeys(misfits)) if misfits else "no pool"
+        return covered, why if covered < jobs else "", matchable
+
+    def merged(self) -> tuple[Launch, ...]:
+        """One call for each offer, whatever it is for."""
+        by_offer: dict[Offer, Launch] = {}
+        for order in self._orders:
+            before = by_offer.get(order.offer)
+            if before is None:
+                by_offer[order.offer] = order
+                continue
+            groups = dict(before.groups)
+            for key, jobs in order.groups.items():
+                groups[key] = groups.get(key, 0) + jobs
+            reasons = before.reason if order.reason in before.reason else f"{before.reason}; {order.reason}"
+            by_offer[order.offer] = Launch(order.offer, before.count + order.count, reasons, groups)
+        return tuple(by_offer.values())
+
+    def _any(self, pools: Sequence[Pool], lacking: int, reason: str) -> None:
+        for pool, offer in self._offers(pools):
+            if lacking < 1:
+                return
+            count, _ = self._launch(offer, pool, lacking, reason)
+            lacking -= count
+            if count:
+                whole = vector(capacity(self._s, pool, offer.flavour), self._s.settings.n_jobs_per_vm)
+                self._room.add(whole, [f"new {offer}"] * count)
+
+    def _offers(self, pools: Sequence[Pool]) -> list[tuple[Pool, Offer]]:
+        return [(pool, offer) for pool in pools for offer in pool.offers()]
+
+    def _launch(self, offer: Offer, pool: Pool, wanted: int, reason: str) -> tuple[int, str]:
+        if pool.site not in self._s.sites:
+            return 0, f"the instances of site {pool.site} are not known now"
+        obstacle = self._s.health.blocked(offer, pool.site, self._s.now)
+        if obstacle:
+            return 0, obstacle
+        count, obstacle = self._budget.allowed(offer.pool, wanted)
+        if count:
+            self._budget.take(offer.pool, count)
+            self._orders.append(Launch(offer, count, reason))
+        return count, obstacle
+
+    def _leave_room(
+        self, room: tuple[Optional[float], ...], asked: Need, each: int, count: int, held: int
+    ) -> None:
+        """What the new machines have left serves the groups that come after."""
+        full, rest = divmod(held, each)
+        whole = (room[0], room[1], room[2], room[3], room[4])
+        self._room.add(without(whole, asked, each), ["new"] * full)
+        self._room.add(without(whole, asked, rest), ["new"] * (count - full))

@@ -1,0 +1,92 @@
+"""What a plan is made from, and what it is made of.
+
+Pure data: `elastiq.planner` turns a `Situation` into a `Plan`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Callable, Mapping, Optional
+
+from elastiq.demand import Trials, WaitingHistory
+from elastiq.health import Health
+from elastiq.interfaces import JobGroup, Jobs, Offer, Resources, request_fits
+from elastiq.nodes import Node, Registry
+from elastiq.settings import Settings
+
+Fits = Callable[[JobGroup, Resources], tuple[bool, str]]
+
+
+def fits_by_resources(group: JobGroup, machine: Resources) -> tuple[bool, str]:
+    """What a batch system that knows no better says."""
+    return request_fits(group.request, machine)
+
+
+@dataclass(frozen=True)
+class Situation:
+    """All that a plan is made from. ``no_launch`` and ``no_end`` say why the one or the other is out of
+    the question now, for instance because a source is unknown; empty where it is not."""
+
+    now: float
+    settings: Settings
+    registry: Registry
+    jobs: Optional[Jobs]
+    history: WaitingHistory
+    trials: Trials
+    health: Health
+    sites: frozenset[str]  # whose instances were read completely, and lately
+    settled: bool  # both sides are, and were since the start
+    workers_began: float = 0.0  # when the last read of the workers began
+    foreign: int = 0  # instances that are not ours but count
+    no_launch: str = ""
+    no_end: str = ""
+    fits: Fits = fits_by_resources
+
+
+@dataclass(frozen=True)
+class Launch:
+    offer: Offer
+    count: int
+    reason: str
+    groups: Mapping[str, int] = field(default_factory=dict)  # waiting jobs that it is for, by group key
+
+
+@dataclass(frozen=True)
+class Step:
+    """Something to do with one node."""
+
+    node: Node
+    reason: str
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What will become of a group's waiting jobs. ``matchable`` is False if nothing offered runs them."""
+
+    group: JobGroup
+    held: int  # by room that is there or comes
+    launching: int
+    reason: str
+    matchable: bool = True
+
+
+@dataclass(frozen=True)
+class Plan:
+    launches: tuple[Launch, ...]
+    drains: tuple[Step, ...]
+    failed: tuple[Step, ...]  # whose boot deadline passed
+    ends: tuple[Step, ...]  # useless machines: ended without a drain, since nothing can run there
+    verdicts: tuple[Verdict, ...]
+    summary: str
+    room_free: Mapping[str, str]  # group key -> a joined machine with room for it
+
+
+def group_name(group: JobGroup) -> str:
+    """A group for people: what its jobs ask for."""
+    r = group.request
+    parts = [
+        f"{value:g}{unit}"
+        for value, unit in ((r.cpus, " cpus"), (r.memory_mb, " MB"), (r.gpus, " gpus"))
+        if value
+    ]
+    return "jobs" + (f" of {', '.join(parts)}" if parts else "")
