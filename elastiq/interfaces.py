@@ -13,59 +13,16 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Mapping, Optional, Sequence
 
+from elastiq.errors import AuthError as AuthError
+from elastiq.errors import CapacityError as CapacityError
+from elastiq.errors import ConfigurationError as ConfigurationError
+from elastiq.errors import LaunchError as LaunchError
+from elastiq.errors import QuotaError as QuotaError
+from elastiq.errors import SourceError as SourceError
+from elastiq.errors import ThrottledError as ThrottledError
+from elastiq.errors import TransientError as TransientError
+from elastiq.errors import UnsupportedError as UnsupportedError
 from elastiq.options import Option
-
-# --------------------------------------------------------------------------- errors
-
-
-class SourceError(Exception):
-    """A foreign system could not be read, or did not say what became of an act: the answer is unknown.
-
-    The text is one line for a person: what failed, where, what to do. It never holds a secret.
-    """
-
-
-class LaunchError(SourceError):
-    """A launch was refused or its outcome is not known.
-
-    ``launched_nothing`` is True only if the cloud surely made no instance; otherwise the intent
-    stays open and is sought.
-    """
-
-    launched_nothing = True
-
-
-class CapacityError(LaunchError):
-    """The cloud has no room for this offer now; another offer may have."""
-
-
-class QuotaError(LaunchError):
-    """A limit of the account is reached; the pool cannot grow until it is raised or something ends."""
-
-
-class ThrottledError(LaunchError):
-    """Too many requests: slow down, then ask again."""
-
-
-class ConfigurationError(LaunchError):
-    """The cloud says that the request is wrong (image, flavour, network, key, ...): a person must mend it."""
-
-
-class AuthError(LaunchError):
-    """The credentials are missing, wrong, expired or not allowed to do this."""
-
-
-class TransientError(LaunchError):
-    """Anything else that may pass (5xx, time-out, nonsense in the answer)."""
-
-    def __init__(self, message: str, launched_nothing: bool = False) -> None:
-        super().__init__(message)
-        self.launched_nothing = launched_nothing
-
-
-class UnsupportedError(SourceError):
-    """This system cannot do what was asked."""
-
 
 # --------------------------------------------------------------------------- both sides
 
@@ -151,7 +108,7 @@ class Worker:
     jobs: int = 0
     job_starts: Optional[int] = None
     drained_by: Optional[str] = None
-    started_at: Optional[float] = None  # wall time at which its daemon began: older than the instance = a stale ad
+    started_at: Optional[float] = None  # wall time of its daemon's start: before the launch = a stale ad
     detail: str = ""
 
 
@@ -374,7 +331,7 @@ class EndAnswer:
 
 @dataclass(frozen=True)
 class CloudCapabilities:
-    """What this cloud can do. Without ``find`` an intent of unknown outcome can only be sought in listings."""
+    """What this cloud can do. Without ``find``, an intent of unknown outcome is sought in listings."""
 
     tags: bool = True
     find: bool = True
@@ -393,7 +350,7 @@ class Cloud(ABC):
 
     @classmethod
     def site_of(cls, values: Mapping[str, Any]) -> str:
-        """The name of the site that a pool section describes: the same for the same endpoint and credentials."""
+        """The site that a pool section describes: one name for one endpoint with one set of credentials."""
         return cls.kind
 
     @classmethod
