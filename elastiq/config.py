@@ -148,8 +148,7 @@ class _Reader:
             hint = f"it belongs to [{home}]"
         else:
             hint = f"did you mean `{meant}`?" if meant else "remove it"
-        # A line of wrapped base64 that was not indented looks like a key without a value.
-        name = printable(entry.key) if meant or entry.value.strip("=") else "(not shown)"
+        name = printable(entry.key) if meant else entry.label
         self.problems.add(entry.line, printable(entry.section), name, f"is not a known key, {hint}")
 
     def _check_presence(self, section: Section, known: Mapping[str, Option]) -> None:

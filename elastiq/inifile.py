@@ -34,6 +34,11 @@ class Entry:
     value: str
     line: int
 
+    @property
+    def label(self) -> str:
+        """The key for a message; a line of wrapped base64 that was not indented looks like a key, too."""
+        return printable(self.key) if self.value.strip("=") else "(not shown)"
+
 
 @dataclass
 class Section:
@@ -131,13 +136,14 @@ class _Parser:
         self.section = self.sections.setdefault(name, Section(name, number))
 
     def _set(self, section: Section, key: str, value: str, number: int) -> None:
+        entry = Entry(section.name, key, value, number)
         first = section.entries.get(key)
         if first:
             text = f"is there twice, first in line {first.line}; remove one"
-            self.problems.add(number, printable(section.name), printable(key), text)
+            self.problems.add(number, printable(section.name), entry.label, text)
             return
         self.key = key
-        section.entries[key] = Entry(section.name, key, value, number)
+        section.entries[key] = entry
 
 
 def _without_comment(text: str) -> str:

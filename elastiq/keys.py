@@ -25,7 +25,9 @@ def _level(text: str) -> str:
         number = float(text)
     except ValueError:
         return text
-    return next((name for at, name in enumerate(_LEVELS, 1) if number <= 10 * at), "critical")
+    if number > 50:
+        return "critical"
+    return next((name for at, name in enumerate(_LEVELS, 1) if number <= 10 * at), text)
 
 
 def _name(value: str) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from elastiq import config, keys
+from elastiq import config, keys, plugin_loader
 from elastiq.interfaces import Resources
 from elastiq.plugins.batch import htcondor_options
 from elastiq.plugins.cloud import ec2_options
@@ -342,6 +342,28 @@ def test_a_launch_template_is_named_by_id_or_name_with_a_version(
     assert ec2_options.launch_template({"launch_template": text}) == parameter
 
 
+def test_the_sections_of_another_cloud_follow_the_same_scheme(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = tmp_path / "nimbus_of_test.py"
+    module.write_text(
+        "from elastiq.interfaces import Cloud\n"
+        "from elastiq.options import Kind, Option\n"
+        "class Nimbus(Cloud):\n"
+        "    kind = 'nimbus'\n"
+        "    OPTIONS = (Option('template', Kind.INT, required=True),)\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    group = {**plugin_loader.BUILT_IN[plugin_loader.CLOUD_GROUP], "nimbus": "nimbus_of_test:Nimbus"}
+    monkeypatch.setitem(plugin_loader.BUILT_IN, plugin_loader.CLOUD_GROUP, group)
+    text = "[nimbus:big]\nflavour = xl\n[nimbus]\ntemplate = 7\nmax_vms = 2\n"
+    ec2, nimbus, big = load(tmp_path, with_ec2(text)).settings.pools
+    assert (nimbus.kind, nimbus.name, nimbus.site) == ("nimbus", "nimbus", "nimbus")
+    assert (big.kind, big.name, big.flavours, big.max_vms) == ("nimbus", "big", ("xl",), 2)
+    assert big.options == {"template": 7, "user_data": b""}
+    assert ec2.kind == "ec2"
+
+
 def test_a_launch_template_can_stand_for_the_image(tmp_path: Path) -> None:
     text = "[elastiq]\ncluster_name=c\n[ec2]\nlaunch_template = workers:3\n"
     assert load(tmp_path, text).settings.pools[0].options["image_id"] is None
@@ -408,8 +430,6 @@ def test_a_user_data_file_that_all_can_read_is_warned_of(tmp_path: Path) -> None
 def test_the_section_of_another_batch_system_is_not_read_and_that_is_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from elastiq import plugin_loader
-
     group = {**plugin_loader.BUILT_IN[plugin_loader.BATCH_GROUP], "slurm": "no.such.module:Slurm"}
     monkeypatch.setitem(plugin_loader.BUILT_IN, plugin_loader.BATCH_GROUP, group)
     loaded = load(tmp_path, with_ec2("[slurm]\nanything = 1\n"))

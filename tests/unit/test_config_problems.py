@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import base64
+import importlib.util
 from pathlib import Path
 
 import pytest
 
 from elastiq import config
-from tests.unit.config_files import MINIMAL, problems, with_ec2
+from tests.unit.config_files import MINIMAL, load, problems, with_ec2
 
 
 def test_every_problem_is_told_at_once_in_the_order_of_the_file(tmp_path: Path) -> None:
@@ -54,6 +55,7 @@ def test_every_problem_is_told_at_once_in_the_order_of_the_file(tmp_path: Path) 
         ("n_jobs_per_vm = 2.5", "`2.5` is not whole"),
         ("n_jobs_per_vm = 0", "must be above 0"),
         ("waiting_jobs_threshold = -3", "is negative"),
+        ("log_level = nan", "write debug or info"),
         ("log_level = loud", "write debug or info or warning or error or critical"),
         ("log_format = xml", "write text or json"),
         ("quota_counts = some", "write owned or all"),
@@ -179,8 +181,6 @@ def test_limits_that_contradict_each_other_are_told(tmp_path: Path, head: str, l
 
 
 def test_limits_that_agree_are_no_problem(tmp_path: Path) -> None:
-    from tests.unit.config_files import load
-
     text = with_ec2(
         "min_vms = 2\nmax_vms = 2\n[ec2:b]\nmin_vms = 1\nmax_vms = unlimited\n", "[quota]\nmin_vms=3\n"
     )
@@ -297,6 +297,7 @@ SECRET = "c2VzYW1lc2VzYW1l"
         f"user_data_b64 = aGk=\n{SECRET}",
         f"user_data_b64 = aGk=\n{SECRET}=",
         f"user_data_b64 = aGk=\n{SECRET}==",
+        f"user_data_b64 = aGk=\n{SECRET}==\n{SECRET}==",
         f"user_data_b64 = aGk=\n{SECRET}+/{SECRET}=",
         f"user_data_64 = {SECRET}",
         f"aws_secret_access_key = {SECRET}",
@@ -335,8 +336,6 @@ def test_a_user_data_file_that_is_missing_is_told(tmp_path: Path) -> None:
 
 
 def test_json_logs_without_the_library_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import importlib.util
-
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     (problem,) = problems(tmp_path, "[elastiq]\ncluster_name=c\nlog_format = json\n[ec2]\nimage_id=ami-1\n")
     assert problem.startswith("3: [elastiq] log_format: ") and "python-json-logger" in problem
