@@ -75,6 +75,33 @@ def test_a_wrong_value_of_the_core_is_told_with_its_line(tmp_path: Path, line: s
 
 
 @pytest.mark.parametrize(
+    ("key", "zero_is_right"),
+    [
+        ("sleep_s", False),
+        ("check_queue_every_s", False),
+        ("check_vms_every_s", False),
+        ("check_vms_in_error_every_s", False),
+        ("estimated_vm_deploy_time_s", False),
+        ("drain_timeout_s", False),
+        ("lost_after_s", False),
+        ("intent_settle_s", False),
+        ("waiting_jobs_time_s", True),
+        ("idle_for_time_s", True),
+        ("batch_settle_s", True),
+        ("unused_room_s", True),
+    ],
+)
+def test_a_time_of_zero_is_right_only_where_it_can_be_meant(
+    tmp_path: Path, key: str, zero_is_right: bool
+) -> None:
+    text = f"[elastiq]\n{key} = 0\n[ec2]\nimage_id = ami-1\n"
+    if zero_is_right:
+        assert getattr(load(tmp_path, text).settings, key) == 0
+    else:
+        assert problems(tmp_path, text) == [f"2: [elastiq] {key}: must be above 0"]
+
+
+@pytest.mark.parametrize(
     ("line", "said"),
     [
         ("api_url = cloud.example.org", "is not a URL"),
