@@ -84,12 +84,16 @@ class Orders:
         there = s.registry.count(None, CAPACITY) + sum(order.count for order in self._orders)
         self._any(s.settings.pools, s.settings.min_vms - there, f"min_vms {s.settings.min_vms}")
 
-    def serve(self, group: JobGroup, jobs: int, one_only: bool) -> tuple[int, str, bool]:
-        """Order machines for so many jobs of a group. Returns how many jobs they hold, why no more,
-        and whether any offer would run them."""
+    def serve(
+        self, group: JobGroup, jobs: int, one_only: bool, refused_by: Sequence[str] = ()
+    ) -> tuple[int, str, bool]:
+        """Order machines for so many jobs of a group, from pools other than those known not to run it.
+        Returns how many jobs they hold, why no more, and whether any offer would run them."""
         asked = need(group.request)
         covered, why, misfits, matchable = 0, "", [], False
         for pool, offer in self._offers(self._s.settings.pools):
+            if pool.name in refused_by:
+                continue
             whole = capacity(self._s, pool, offer.flavour)
             room = vector(whole, self._s.settings.n_jobs_per_vm)
             fits, misfit = self._s.fits(group, whole)

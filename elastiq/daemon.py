@@ -236,10 +236,15 @@ class Daemon:
             return
         self._room_seen = observer.workers.began
         core = self.core
-        tried = frozenset(key for node in core.registry if node.state in JOINED for key in node.groups)
+        tried: dict[str, set[str]] = {}
+        for node in core.registry:
+            if node.state in JOINED:
+                for key in node.groups:
+                    tried.setdefault(key, set()).add(node.pool)
+        limit_s = core.settings.unused_room_s
         for key, where in plan.room_free.items():
             if key in tried:
-                core.trials.room_stood_free(key, observer.observed_s, core.settings.unused_room_s, where)
+                core.trials.room_stood_free(key, observer.observed_s, limit_s, where, frozenset(tried[key]))
 
     # ------------------------------------------------------------------ the rest
 

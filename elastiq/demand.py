@@ -79,6 +79,7 @@ class Trial:
     running: int = 0
     room_s: float = 0.0  # for how long fitting room stood free and unused
     reason: str = ""
+    refused_by: tuple[str, ...] = ()  # pools whose machines joined and ran none of it
 
 
 @dataclass
@@ -135,18 +136,23 @@ class Trials:
             fewer_wait = key in ran_something and group.waiting < trial.waiting
             if more_run or fewer_wait:
                 trial.standing, trial.reason, trial.room_s = Standing.SERVED, "", 0.0
+                trial.refused_by = ()
                 self.changed = True
             elif group.running is not None and group.running < trial.running:
                 trial.running = group.running
 
-    def room_stood_free(self, key: str, seconds: float, limit_s: float, where: str) -> None:
-        """Fitting room on joined workers stayed unused for another so many observed seconds."""
+    def room_stood_free(
+        self, key: str, seconds: float, limit_s: float, where: str, pools: frozenset[str]
+    ) -> None:
+        """Fitting room on joined workers stayed unused for another so many observed seconds. ``pools``:
+        where machines were launched for it."""
         trial = self.get(key)
-        if trial is None or trial.standing is not Standing.TRYING:
+        if trial is None or trial.standing is not Standing.TRYING or pools <= {*trial.refused_by}:
             return
         trial.room_s += seconds
         if trial.room_s >= limit_s:
             trial.standing = Standing.UNSERVED
+            trial.refused_by = tuple(sorted({*trial.refused_by, *pools}))
             trial.reason = (
                 f"a machine was launched for it, and {where} had room for {trial.room_s:.0f} s, but none of "
                 "these jobs started: see the job's Requirements and the worker's START"

@@ -52,7 +52,8 @@ TRANSITIONS: Mapping[State, frozenset[State]] = {
 
 TO_COME = frozenset({State.REQUESTED, State.PENDING, State.BOOTING})
 JOINED = frozenset({State.IDLE, State.BUSY, State.DRAINING})
-CAPACITY = TO_COME | {State.IDLE, State.BUSY}
+IN_SERVICE = frozenset({State.IDLE, State.BUSY})
+CAPACITY = TO_COME | IN_SERVICE
 
 
 @dataclass

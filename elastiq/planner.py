@@ -6,10 +6,12 @@ person can read, and so has every group of waiting jobs that is not served.
 
 from __future__ import annotations
 
+from typing import Optional
+
 from elastiq.broker import Budget, Orders, capacity
 from elastiq.demand import Standing
 from elastiq.interfaces import JobGroup, Resources, WorkerState
-from elastiq.nodes import CAPACITY, JOINED, TO_COME, Node, Registry, State
+from elastiq.nodes import IN_SERVICE, JOINED, TO_COME, Node, Registry, State
 from elastiq.packing import Held, Room, RoomClass, need, vector
 from elastiq.situation import Launch, Plan, Situation, Step, Verdict, group_name
 
@@ -75,37 +77,54 @@ def _serve(s: Situation, room: Room, orders: Orders) -> tuple[tuple[Verdict, ...
         return (s.trials.standing(g.key) is Standing.SERVED, -asked[0], -asked[1], g.key)
 
     for group in sorted(waiting, key=order):
-        if group.not_eligible:
-            verdicts.append(Verdict(group, 0, 0, group.not_eligible, matchable=False))
-            continue
-        trial = s.trials.get(group.key)
-        if trial is not None and trial.standing is Standing.UNSERVED:
-            verdicts.append(Verdict(group, 0, 0, trial.reason, matchable=False))
-            continue
-        trying = trial is not None and trial.standing is Standing.TRYING
-        fresh = s.history.waiting_s(group.key, s.now) < s.settings.unused_room_s
-        held = room.hold(need(group.request), group.waiting, use_stale=trying or fresh)
-        if held.on_joined:
-            room_free[group.key] = _machine_name(s, held.on_joined)
-        left = group.waiting - held.jobs
-        wanted = min(left, waited.get(group.key, 0))
-        launching, why, matchable = 0, "", True
-        if trying and trial is not None:
-            wanted = min(wanted, max(0, group.waiting - trial.covered))
-            why = "a machine was launched for it; none of it has started yet"
-        if wanted and acting and not s.no_launch:
-            launching, obstacle, matchable = orders.serve(group, wanted, one_only=held.passed_over)
-            why = obstacle or why
-        elif left:
-            why = _why_not_yet(s, group, wanted, acting, why)
-        verdicts.append(Verdict(group, held.jobs, launching, why or _served_by(s, held), matchable))
+        verdict, joined = _serve_group(s, group, waited.get(group.key, 0) if acting else None, room, orders)
+        verdicts.append(verdict)
+        if joined:
+            room_free[group.key] = joined
     return tuple(verdicts), room_free
 
 
-def _why_not_yet(s: Situation, group: JobGroup, wanted: int, acting: bool, otherwise: str) -> str:
+def _serve_group(
+    s: Situation, group: JobGroup, waited: Optional[int], room: Room, orders: Orders
+) -> tuple[Verdict, str]:
+    """What becomes of one group, and a joined machine with room for it. ``waited``: how many of its jobs
+    have waited long enough; None while too few of all groups have."""
+    if group.not_eligible:
+        return Verdict(group, 0, 0, group.not_eligible, matchable=False), ""
+    trial = s.trials.get(group.key)
+    standing = trial.standing if trial else Standing.UNTRIED
+    refused = trial.refused_by if trial else ()
+    if standing is Standing.UNSERVED:
+        if all(pool.name in refused for pool in s.settings.pools):
+            return Verdict(group, 0, 0, trial.reason if trial else "", matchable=False), ""
+        held = Held()  # room that it does not use must not keep machines of another pool from it
+    else:
+        fresh = s.history.waiting_s(group.key, s.now) < s.settings.unused_room_s
+        use_stale = fresh or standing is Standing.TRYING
+        held = room.hold(need(group.request), group.waiting, use_stale)
+    left = group.waiting - held.jobs
+    wanted = min(left, waited or 0)
+    why = ""
+    if trial is not None and standing is Standing.TRYING:
+        wanted = min(wanted, max(0, group.waiting - trial.covered))
+        why = "a machine was launched for it; none of it has started yet"
+    launching, matchable = 0, True
+    if wanted and not s.no_launch:
+        one_only = held.passed_over or standing is Standing.UNSERVED
+        launching, obstacle, matchable = orders.serve(group, wanted, one_only, refused)
+        why = obstacle or why
+        if not matchable and trial is not None and trial.reason:
+            why = trial.reason
+    elif left:
+        why = _why_not_yet(s, group, waited, why)
+    joined = _machine_name(s, held.on_joined) if held.on_joined else ""
+    return Verdict(group, held.jobs, launching, why or _served_by(s, held), matchable), joined
+
+
+def _why_not_yet(s: Situation, group: JobGroup, waited: Optional[int], otherwise: str) -> str:
     if s.no_launch:
         return s.no_launch
-    if wanted and not acting:
+    if waited is None and s.history.waited(group.key):
         return f"fewer than waiting_jobs_threshold {s.settings.waiting_jobs_threshold} jobs have waited"
     if otherwise:
         return otherwise
@@ -134,10 +153,11 @@ def _machine_name(s: Situation, machine: str) -> str:
 
 
 def _drains(s: Situation, room: Room) -> list[Step]:
-    """Idle machines that nobody needs: the longest idle first, never below a minimum."""
+    """Idle machines that nobody needs: the longest idle first, never below a minimum. What has not joined
+    yet may never do: it is no part of the minimum here."""
     pools = {pool.name: pool for pool in s.settings.pools}
-    spare = s.registry.count(None, CAPACITY) - s.settings.min_vms
-    spare_of = {name: s.registry.count(name, CAPACITY) - pool.min_vms for name, pool in pools.items()}
+    spare = s.registry.count(None, IN_SERVICE) - s.settings.min_vms
+    spare_of = {name: s.registry.count(name, IN_SERVICE) - pool.min_vms for name, pool in pools.items()}
     steps: list[Step] = []
     for node in sorted(s.registry, key=lambda n: (-n.idle_s, n.id)):
         if spare < 1 or node.state is not State.IDLE or node.acting or node.retry_at > s.now:

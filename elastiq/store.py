@@ -119,7 +119,10 @@ class Store:
 
     def trials(self) -> list[Trial]:
         rows = (json.loads(data) for (data,) in self._read("SELECT data FROM trials ORDER BY rowid"))
-        return [Trial(**{**row, "standing": Standing(row["standing"])}) for row in rows]
+        return [
+            Trial(**{**row, "standing": Standing(row["standing"]), "refused_by": tuple(row["refused_by"])})
+            for row in rows
+        ]
 
     def recall(self, key: str) -> Optional[Any]:
         rows = self._read("SELECT data FROM facts WHERE key = ?", (key,))
