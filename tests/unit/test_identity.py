@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from pathlib import Path
 
 import pytest
@@ -130,16 +131,13 @@ def test_addresses_that_cannot_be_read_are_an_error_and_not_none(root: Path) -> 
 
 
 def test_this_machine_s_own_addresses_are_those_that_the_kernel_would_send_from() -> None:
-    import socket
-
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
         try:
             sock.connect(("192.0.2.200", 9))  # sends nothing
-        except OSError:
-            pytest.skip("no route: no address to compare with")
-        address = sock.getsockname()[0]
-    if not address.startswith("127."):
-        assert address in identity.own_addresses()
+            expected = {sock.getsockname()[0]}
+        except OSError:  # a machine without a network
+            expected = set()
+    assert expected <= identity.own_addresses()
 
 
 def test_the_instance_id_comes_from_the_firmware_first(root: Path) -> None:

@@ -1,0 +1,122 @@
+"""The console command `elastiqctl`: control the daemon, look at it, try it out."""
+
+from __future__ import annotations
+
+import argparse
+import io
+import os
+import sys
+from typing import Any, Callable, Mapping, Optional, Sequence
+
+from elastiq import __version__
+
+EPILOG = """\
+examples:
+  elastiqctl demo                   a simulated cluster at work: needs no cloud, batch system or configuration
+  elastiqctl start                  check the configuration, then run elastiq as a background process
+  elastiqctl status                 what it does and why; --json for programs
+  elastiqctl log -n 100             the last 100 lines of the log, and what comes after
+  elastiqctl --config my.conf --statedir ./state --rundir ./run --logdir ./log start
+
+usual places:      root                    others
+  configuration    /etc/elastiq.conf       ~/.elastiq/elastiq.conf
+  log              /var/log/elastiq        ~/.elastiq/log
+  state            /var/lib/elastiq        ~/.elastiq/state
+  control socket   /run/elastiq            ~/.elastiq/run
+
+exit codes: 0 done (status: running)   1 failed   2 usage   3 status: not running
+  4 no permission, or no answer   75 another elastiq is in the way   78 error in the configuration
+"""
+
+_VERBS: Mapping[str, str] = {
+    "start": "check the configuration, then start elastiq in the background; 0 also if it runs already",
+    "stop": "end elastiq and wait for its end; machines and jobs stay; 0 also if it does not run",
+    "restart": "check the configuration, then stop and start",
+    "status": "what elastiq does and why",
+    "log": "show the end of the log and follow it (Ctrl-C ends)",
+    "conf": "show versions, places and the keys that are set (no secret)",
+    "adopt": "take over the instances that another head node left to this cluster",
+    "demo": "run elastiq on a simulated cluster (options: elastiqctl demo --help)",
+}
+
+
+def main(argv: Optional[Sequence[str]] = None) -> int:
+    """Run one command; returns its exit code. No input of a person ends in a traceback."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal that cannot show a letter gets a `?`
+    try:
+        code = _run(list(sys.argv[1:] if argv is None else argv))
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:  # `elastiqctl log | head`: the reader has had enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except KeyboardInterrupt:
+        return 130
+    except OSError as error:  # a file or directory that is not as it should be
+        print(f"elastiqctl: {error.filename or ''}: {error.strerror or error}", file=sys.stderr)
+        return 4 if isinstance(error, PermissionError) else 1
+
+
+def _run(argv: list[str]) -> int:
+    parser = _parser()
+    args, rest = parser.parse_known_args(argv)
+    if args.verb == "demo":
+        from elastiq.simulation import demo
+
+        return int(demo.main(rest))
+    if rest:
+        parser.error(f"unknown argument {rest[0]!r}; see elastiqctl {args.verb} --help")
+    from elastiq.cli import commands
+    from elastiq.paths import Paths
+
+    run: Callable[[Paths, Any], int] = getattr(commands, args.verb)
+    return run(Paths.of(args.config, args.logdir, args.statedir, args.rundir), args)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="elastiqctl",
+        description=__doc__,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+        parents=[_places(None)],
+    )
+    parser.add_argument("--version", action="version", version=f"elastiqctl {__version__}")
+    verbs = parser.add_subparsers(dest="verb", metavar="command", required=True)
+    added = {
+        verb: verbs.add_parser(
+            verb,
+            help=text,
+            description=text[0].upper() + text[1:] + ".",
+            allow_abbrev=False,
+            add_help=verb != "demo",  # it has its own
+            parents=[] if verb == "demo" else [_places(argparse.SUPPRESS)],
+        )
+        for verb, text in _VERBS.items()
+    }
+    added["status"].add_argument("--json", action="store_true", help="the stable keys of docs/status.md")
+    added["log"].add_argument(
+        "-n", "--lines", type=_count, default=20, help="so many lines first (default 20)"
+    )
+    added["log"].add_argument("--no-follow", action="store_true", help="end there")
+    added["adopt"].add_argument("--yes", action="store_true", help="do not ask")
+    return parser
+
+
+def _places(default: Optional[str]) -> argparse.ArgumentParser:
+    """The options that may stand before and after the command."""
+    places = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    places.add_argument("--config", metavar="FILE", default=default, help="the configuration file")
+    places.add_argument("--logdir", metavar="DIR", default=default, help="where the log is")
+    places.add_argument("--statedir", metavar="DIR", default=default, help="where the durable state is")
+    places.add_argument("--rundir", metavar="DIR", default=default, help="where the control socket is")
+    return places
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of lines")
+    return int(text)

@@ -1,0 +1,141 @@
+"""What each command of elastiqctl does; each returns its exit code."""
+
+from __future__ import annotations
+
+import json
+import platform
+import sys
+import time
+from argparse import Namespace
+from typing import Any, Optional
+
+from elastiq import __version__, client, config
+from elastiq.cli import follow, process, view
+from elastiq.control import Refused
+from elastiq.paths import LOG, Paths, holder
+
+FAILED = 1
+NOT_RUNNING = 3  # as the Linux Standard Base has it for `status`
+UNKNOWN = 4
+CONFIG = 78
+
+
+def start(paths: Paths, args: Namespace) -> int:
+    return process.start(paths) if _checked(paths) else CONFIG
+
+
+def stop(paths: Paths, args: Namespace) -> int:
+    return process.stop(paths)
+
+
+def restart(paths: Paths, args: Namespace) -> int:
+    if not _checked(paths):
+        return CONFIG  # and what runs goes on
+    return process.stop(paths) or process.start(paths)
+
+
+def status(paths: Paths, args: Namespace) -> int:
+    answer = _ask(paths, "status")
+    if isinstance(answer, int):
+        return answer
+    found = answer["status"]
+    if args.json:
+        print(json.dumps({**found, "pid": answer["pid"]}, indent=2))
+    else:
+        print(view.text(found, answer["pid"], time.monotonic() - found["monotonic_at"]))
+    return 0
+
+
+def log(paths: Paths, args: Namespace) -> int:
+    return follow.show(paths.logdir / LOG, args.lines, not args.no_follow)
+
+
+def conf(paths: Paths, args: Namespace) -> int:
+    print(f"python     {platform.python_version()} ({sys.executable})")
+    print(f"elastiq    {__version__}")
+    for label, path in (
+        ("config", paths.config), ("log", paths.logdir), ("state", paths.statedir), ("run", paths.rundir)
+    ):  # fmt: skip
+        print(f"{label:10} {path}")
+    loaded = _load(paths)
+    if loaded is None:
+        return CONFIG
+    for line in loaded.set_keys:
+        print(f"           {line}")
+    return 0
+
+
+def adopt(paths: Paths, args: Namespace) -> int:
+    """List what would be taken over, ask, and take it over."""
+    answer = _ask(paths, "adopt")
+    if isinstance(answer, int):
+        return answer
+    found: list[str] = answer["result"]["instances"]
+    if not found:
+        print("no instance of this cluster belongs to another head node: nothing to adopt")
+        return 0
+    print(f"{len(found)} instances of this cluster belong to another head node:")
+    for instance in found:
+        print(f"  {instance}")
+    if not args.yes:
+        if not sys.stdin.isatty():
+            print("elastiqctl: nothing done: without a terminal to ask, it needs --yes", file=sys.stderr)
+            return FAILED
+        if not _yes("Is that head node gone for good, and shall they all be adopted? [y/N] "):
+            print("nothing done")
+            return FAILED
+    answer = _ask(paths, "adopt", {"yes": True})
+    if isinstance(answer, int):
+        return answer
+    print("adoption has begun: `elastiqctl status` shows them as nodes when the cloud has confirmed it")
+    return 0
+
+
+def _yes(question: str) -> bool:
+    try:
+        return input(question).strip().lower() in ("y", "yes")
+    except EOFError:
+        return False
+
+
+def _load(paths: Paths) -> Optional[config.Loaded]:
+    """The configuration, None after saying what is wrong with it."""
+    try:
+        return config.load(paths.config)
+    except config.ConfigError as error:
+        for line in error.problems:
+            print(f"elastiqctl: {line}", file=sys.stderr)
+        return None
+
+
+def _checked(paths: Paths) -> bool:
+    loaded = _load(paths)
+    for line in loaded.warnings if loaded else ():
+        print(f"elastiqctl: warning: {line}", file=sys.stderr)
+    return loaded is not None
+
+
+def _ask(paths: Paths, verb: str, args: Optional[dict[str, Any]] = None) -> Any:
+    """The daemon's answer, or an exit code after saying why there is none."""
+    try:
+        return client.ask(paths.socket, verb, args)
+    except client.NotRunning as error:
+        pid = _holder(paths)
+        if pid is None:
+            print(f"elastiqctl: {error}", file=sys.stderr)
+            return NOT_RUNNING
+        print(f"elastiqctl: elastiq runs (pid {pid}), but does not listen at {paths.socket}", file=sys.stderr)
+        return UNKNOWN
+    except Refused as error:
+        print(f"elastiqctl: {error}", file=sys.stderr)
+        return UNKNOWN if error.code == "denied" else FAILED
+    except (client.NoAnswer, PermissionError) as error:
+        print(f"elastiqctl: {error}", file=sys.stderr)
+        return UNKNOWN
+
+
+def _holder(paths: Paths) -> Optional[int]:
+    try:
+        return holder(paths)
+    except OSError:  # not ours to look into
+        return None

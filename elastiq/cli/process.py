@@ -1,0 +1,142 @@
+"""elastiqctl start, stop and restart: the daemon as a background process of its own session."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import BinaryIO, Mapping
+
+import elastiq
+from elastiq import client
+from elastiq.cli.follow import last_lines
+from elastiq.control import Refused
+from elastiq.paths import LOG, Paths, holder, send_signal
+
+START_S = 60.0
+STOP_S = 15.0  # the daemon itself leaves within 10
+STDERR = "elastiq.err"  # what does not come through the log: a traceback of the interpreter
+STDERR_MAX = 1_000_000  # bytes; a longer one is begun anew
+
+
+def start(paths: Paths) -> int:
+    """Start it and wait until it answers. 0 also if it runs already; else why not, and its exit code."""
+    pid = holder(paths)
+    if pid is not None:
+        print(f"elastiq runs already{_pid(pid)}")
+        return 0
+    try:
+        paths.logdir.mkdir(mode=0o750, parents=True, exist_ok=True)
+        log_at = _size(paths.logdir / LOG)
+        with _open_stderr(paths.logdir / STDERR) as stderr:
+            stderr_at = stderr.tell()
+            child = _spawn(paths, stderr)
+    except OSError as error:
+        print(
+            f"elastiqctl: {error.filename or sys.executable}: cannot start: {error.strerror}", file=sys.stderr
+        )
+        return 73
+    end = time.monotonic() + START_S
+    while time.monotonic() < end:
+        if _answers(paths, child.pid):
+            print(f"elastiq started (pid {child.pid})")
+            return 0
+        code = child.poll()
+        if code is not None:
+            return _died(paths, code, log_at, stderr_at)
+        time.sleep(0.05)
+    print(
+        f"elastiqctl: elastiq (pid {child.pid}) was started, but does not answer yet: see `elastiqctl log`",
+        file=sys.stderr,
+    )
+    return 1
+
+
+def stop(paths: Paths) -> int:
+    """End it and wait for the end; 0 also if it does not run."""
+    pid = holder(paths)
+    if pid is None:
+        print("elastiq is not running")
+        return 0
+    if pid == 0:
+        print(
+            "elastiqctl: elastiq runs on another machine or in another container: stop it there",
+            file=sys.stderr,
+        )
+        return 1
+    for number, patience_s in ((signal.SIGTERM, STOP_S), (signal.SIGKILL, 5.0)):
+        try:
+            send_signal(paths, pid, number)
+        except PermissionError:
+            print(f"elastiqctl: elastiq (pid {pid}) belongs to another user: no permission", file=sys.stderr)
+            return 4
+        end = time.monotonic() + patience_s
+        while time.monotonic() < end:
+            if holder(paths) != pid:
+                print(f"elastiq stopped (pid {pid})" + (", killed" if number == signal.SIGKILL else ""))
+                return 0
+            time.sleep(0.05)
+        print(f"elastiqctl: pid {pid} did not end within {patience_s:g} s of {number.name}", file=sys.stderr)
+    return 1
+
+
+def _pid(pid: int) -> str:
+    return f" (pid {pid})" if pid else " on another machine or in another container"
+
+
+def _spawn(paths: Paths, stderr: BinaryIO) -> subprocess.Popen[bytes]:
+    argv = [sys.executable, "-m", "elastiq.service", "--background", "--config", str(paths.config)]
+    argv += ["--logdir", str(paths.logdir), "--statedir", str(paths.statedir), "--rundir", str(paths.rundir)]
+    # From / and not from here: `-m` looks for modules in the working directory first.
+    return subprocess.Popen(
+        argv, cwd="/", env=_environment(), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=stderr,
+        start_new_session=True,
+    )  # fmt: skip
+
+
+def _environment() -> Mapping[str, str]:
+    """Ours, without what systemd said to us, and so that a clone that is not installed is found."""
+    env = {key: value for key, value in os.environ.items() if key not in ("NOTIFY_SOCKET", "WATCHDOG_USEC")}
+    root = str(Path(elastiq.__file__).resolve().parent.parent)
+    if root not in sys.path[1:]:
+        env["PYTHONPATH"] = os.pathsep.join(filter(None, (root, env.get("PYTHONPATH"))))
+    return env
+
+
+def _open_stderr(path: Path) -> BinaryIO:
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o640)
+    file = os.fdopen(fd, "ab")
+    if file.tell() > STDERR_MAX:
+        file.truncate(0)
+    return file
+
+
+def _answers(paths: Paths, pid: int) -> bool:
+    try:
+        return bool(client.ask(paths.socket, "status", timeout_s=5.0).get("pid") == pid)
+    except (client.NotRunning, client.NoAnswer, Refused, PermissionError):
+        return False
+
+
+def _died(paths: Paths, code: int, log_at: int, stderr_at: int) -> int:
+    """It ended before it answered: say why, as it said it."""
+    pid = holder(paths)
+    if pid is not None:  # another start was faster
+        print(f"elastiq runs already{_pid(pid)}")
+        return 0
+    how = f"exit code {code}" if code >= 0 else f"signal {signal.Signals(-code).name}"
+    print(f"elastiqctl: elastiq did not start ({how}); the end of its log:", file=sys.stderr)
+    for path, since in ((paths.logdir / LOG, log_at), (paths.logdir / STDERR, stderr_at)):
+        for line in last_lines(path, 20, since):
+            print(f"  {line}", file=sys.stderr)
+    return code if code > 0 else 1
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0

@@ -1,0 +1,74 @@
+"""Text for a terminal: aligned columns, colour where it is wanted, nothing that a name could smuggle in."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import textwrap
+from typing import Sequence
+
+_CODES = {"bad": "31", "good": "32", "warn": "33", "head": "1", "dim": "2"}
+_GAP = "  "
+_LEAST = 30  # a last column of sentences that is narrower is hard to read
+
+
+class Screen:
+    """What standard output can show. ``width`` is in characters: without a terminal, as wide as it takes."""
+
+    def __init__(self) -> None:
+        terminal = sys.stdout.isatty()
+        self.colour = terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM", "dumb") != "dumb"
+        self.width = shutil.get_terminal_size().columns if terminal else 100_000
+
+    def paint(self, text: str, style: str) -> str:
+        return f"\033[{_CODES[style]}m{text}\033[0m" if self.colour and style and text else text
+
+    def line(self, text: str, style: str = "") -> str:
+        """A sentence, wrapped where it is too long."""
+        lines = textwrap.wrap(clean(text), self.width, subsequent_indent="    ")
+        return "\n".join(self.paint(line, style) for line in lines)
+
+    def table(
+        self, head: Sequence[str], rows: Sequence[Sequence[str]], styles: Sequence[str] = (), spare: str = ""
+    ) -> list[str]:
+        """Columns under their names; ``styles`` has one for each row. Where it is too narrow, the columns
+        named in ``spare`` go first, in that order, and the last column is wrapped."""
+        cells = [[clean(cell) for cell in row] for row in rows]
+        widths = [max(len(row[i]) for row in [head, *cells]) for i in range(len(head))]
+        shown = [i for i in range(len(head)) if any(row[i] for row in cells)]
+
+        def left() -> int:
+            return self.width - sum(widths[i] + len(_GAP) for i in shown[:-1])
+
+        for name in spare.split():
+            if left() < min(widths[shown[-1]], _LEAST):
+                shown = [i for i in shown if head[i] != name]
+
+        def text(row: Sequence[str], style: str) -> list[str]:
+            first = "".join(row[i].ljust(widths[i]) + _GAP for i in shown[:-1])
+            last = textwrap.wrap(row[shown[-1]], max(left(), 10)) or [""]
+            lines = [first + last[0], *(" " * len(first) + more for more in last[1:])]
+            return [self.paint(line.rstrip()[: self.width], style) for line in lines]
+
+        lines = text(head, "dim")
+        for row, style in zip(cells, styles or [""] * len(rows)):
+            lines += text(row, style)
+        return lines
+
+
+def clean(text: str) -> str:
+    """Foreign text without what would move the cursor or start another line."""
+    return "".join(letter if letter.isprintable() else "?" for letter in text)
+
+
+def duration(seconds: float) -> str:
+    """How long, as people say it: 45 s, 12 min, 3 h 05 min, 4 d 2 h."""
+    s = max(0, round(seconds))
+    if s < 120:
+        return f"{s} s"
+    if s < 7200:
+        return f"{s // 60} min"
+    if s < 172_800:
+        return f"{s // 3600} h {s % 3600 // 60:02} min"
+    return f"{s // 86_400} d {s % 86_400 // 3600} h"

@@ -1,0 +1,145 @@
+"""elastiqctl status for a person: one screen, made of the keys of docs/status.md."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from typing import Any, Mapping
+
+from elastiq.cli.table import Screen, duration
+
+Status = Mapping[str, Any]
+
+# In the order in which they matter to one who looks.
+STATES = {
+    "failed": "bad",
+    "lost": "bad",
+    "busy": "good",
+    "idle": "good",
+    "draining": "warn",
+    "terminating": "warn",
+    "booting": "",
+    "pending": "",
+    "requested": "",
+}
+HANGING_S = 60.0  # it publishes every few seconds
+
+
+def text(status: Status, pid: int, heartbeat_age_s: float) -> str:
+    """The whole screen. ``heartbeat_age_s`` is for how long the decision loop has been silent."""
+    screen, now = Screen(), time.time()
+    parts = [
+        _head(screen, status, pid, heartbeat_age_s),
+        _queue(screen, status["queue"]),
+        _nodes(screen, status, now),
+        _pools(screen, status["pools"]),
+        _plan(screen, status, now),
+        _sources(screen, status["sources"], " ".join(status["notices"])),
+    ]
+    return "\n\n".join("\n".join(lines) for lines in parts if lines)
+
+
+def _head(screen: Screen, status: Status, pid: int, silent_s: float) -> list[str]:
+    style = {"active": "good", "dry-run": "warn", "paused": "warn"}.get(status["state"], "")
+    state = screen.paint(status["state"], style)
+    lines = [f"elastiq {status['version']}, cluster {status['cluster']}: {state} (pid {pid})"]
+    if silent_s > HANGING_S:
+        lines.append(
+            screen.line(f"! the decision loop has been silent for {duration(silent_s)}: it hangs", "bad")
+        )
+    return lines + [screen.line(f"! {notice}", "warn") for notice in status["notices"]]
+
+
+def _queue(screen: Screen, queue: Status) -> list[str]:
+    read = f"read {duration(queue['age_s'])} ago" if queue["age_s"] is not None else "never read yet"
+    known = "" if queue["known"] else ", now unknown"
+    if queue["known"] and not queue["complete"]:
+        known = ", a part did not answer"
+    unmatchable = f" ({queue['unmatchable_jobs']} of them unmatchable)" if queue["unmatchable_jobs"] else ""
+    counts = f"{queue['waiting_jobs']} waiting{unmatchable}, {queue['running_jobs']} running"
+    lines = [screen.line(f"jobs: {counts}; {read}{known}")]
+    groups = sorted(
+        (g for g in queue["groups"] if g["waiting"]), key=lambda g: (g["matchable"], -g["waiting"])
+    )
+    rows = [
+        [str(g["waiting"]), duration(g["waiting_s"]), _request(g), g["sample_job"] or "", _served(g)]
+        for g in groups
+    ]
+    styles = ["" if g["matchable"] else "bad" for g in groups]
+    head = ("JOBS", "FOR", "EACH ASKS", "EXAMPLE", "SERVED BY, OR WHY NOT")
+    return lines + (screen.table(head, rows, styles, spare="EXAMPLE FOR") if rows else [])
+
+
+def _request(group: Status) -> str:
+    asked = (("cpus", " cpus"), ("memory_mb", " MB"), ("gpus", " gpus"))
+    return ", ".join(f"{group[key]:g}{unit}" for key, unit in asked if group[key]) or "not said"
+
+
+def _served(group: Status) -> str:
+    launching = f"launching for {group['launching']}" if group["launching"] else ""
+    return "; ".join(part for part in (launching, group["reason"]) if part)
+
+
+def _nodes(screen: Screen, status: Status, now: float) -> list[str]:
+    quota, nodes = status["quota"], status["nodes"]
+    count = Counter(node["state"] for node in nodes)
+    order = [*STATES, *sorted(set(count) - set(STATES))]
+    states = ", ".join(f"{count[state]} {state}" for state in order if count[state])
+    most = "unlimited" if quota["max_vms"] is None else quota["max_vms"]
+    lines = [
+        f"nodes: {len(nodes)}{f' ({states})' if states else ''}; "
+        f"quota: {quota['counted']} count, min_vms {quota['min_vms']}, max_vms {most}"
+    ]
+    nodes = sorted(nodes, key=lambda node: (order.index(node["state"]), node["since"], node["id"]))
+    rows = [
+        [
+            node["id"],
+            node["state"],
+            duration(now - node["since"]),
+            str(node["jobs"] or ""),
+            node["worker"] or "",
+            "/".join(filter(None, (node["pool"], node["flavour"]))),
+            node["reason"],
+        ]
+        for node in nodes
+    ]
+    head = ("NODE", "STATE", "FOR", "JOBS", "WORKER", "POOL", "REASON")
+    styles = [STATES.get(node["state"], "") for node in nodes]
+    return [screen.line(lines[0]), *(screen.table(head, rows, styles, spare="POOL WORKER") if rows else [])]
+
+
+def _pools(screen: Screen, pools: list[Status]) -> list[str]:
+    """What cannot grow, and why; all of them where there are several."""
+    lines = []
+    for pool in pools:
+        trouble = [f"{offer}: {why}" for offer, why in pool["blocked"].items()]
+        if pool["breaker"]:
+            trouble.insert(0, pool["breaker"])
+        if len(pools) > 1 or trouble:
+            most = "" if pool["max_vms"] is None else f" of at most {pool['max_vms']}"
+            lines.append(screen.line(f"pool {pool['name']}: {pool['counted']} count{most}"))
+        lines += [screen.line(f"  ! {line}", "warn") for line in trouble]
+    return lines
+
+
+def _plan(screen: Screen, status: Status, now: float) -> list[str]:
+    """The last decision, and the last one that was more than to do nothing."""
+    plan, action = status["last_plan"], status["last_action"]
+    if plan["at"] is None:
+        return ["last decision: none yet"]
+    lines = [f"last decision, {duration(now - plan['at'])} ago: {plan['summary']}"]
+    if action["at"] is not None and action["at"] != plan["at"]:
+        lines.append(f"last action, {duration(now - action['at'])} ago: {action['summary']}")
+    return [screen.line(line) for line in lines]
+
+
+def _sources(screen: Screen, sources: list[Status], said: str) -> list[str]:
+    """What is read; ``said`` is what the notices have said already."""
+    rows, styles = [], []
+    for source in sources:
+        error = source["error"] or source.get("why_unsettled") or ""
+        error = "see above" if error and error in said else error
+        age = "never" if source["age_s"] is None else f"{duration(source['age_s'])} ago"
+        rows.append([source["name"], age, "known" if source["known"] else "unknown", error])
+        styles.append("" if source["known"] else "bad")
+    return screen.table(("SOURCE", "READ", "IS", "TROUBLE"), rows, styles)

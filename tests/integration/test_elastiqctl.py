@@ -1,0 +1,604 @@
+"""elastiq and elastiqctl with real background processes: HTCondor's commands are scripts, the cloud is a
+port on loopback where nobody listens, so that the daemon lives but knows nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any, Callable, Iterator, Mapping, Optional
+
+import pytest
+
+from elastiq import client
+from elastiq.control import Refused
+from elastiq.paths import LOCK, Paths, holder, send_signal
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+COMMANDS = ("condor_q", "condor_status", "condor_config_val", "condor_version", "condor_drain")
+
+CONFIG = """\
+[elastiq]
+cluster_name = alice
+check_queue_every_s = 1
+check_vms_every_s = 1
+[ec2]
+api_url = http://127.0.0.1:{port}/
+region = nowhere
+aws_access_key_id = AKIAEXAMPLE
+aws_secret_access_key = s3cr3t
+image_id = ami-12345678
+flavour = m1.small
+"""
+
+
+class Head:
+    """A head node in a directory."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.paths = Paths(path / "elastiq.conf", path / "log", path / "state", path / "run")
+        (path / "bin").mkdir()
+        for name in COMMANDS:
+            self.command(name, "exit 0")
+        with socket.socket() as sock:
+            sock.bind(("127.0.0.1", 0))
+            self.port = sock.getsockname()[1]  # nobody listens there from now on
+        self.configure()
+
+    def command(self, name: str, script: str) -> None:
+        new = self.path / "bin" / f"{name}.new"
+        new.write_text(f"#!/bin/sh\n{script}\n")
+        new.chmod(0o755)
+        new.rename(self.path / "bin" / name)
+
+    def configure(self, more: str = "", port: Optional[int] = None) -> None:
+        self.paths.config.write_text(CONFIG.format(port=port or self.port) + more)
+        self.paths.config.chmod(0o600)
+
+    def arguments(self) -> list[str]:
+        p = self.paths
+        return ["--config", f"{p.config}", "--logdir", f"{p.logdir}", "--statedir", f"{p.statedir}",
+                "--rundir", f"{p.rundir}"]  # fmt: skip
+
+    def environment(self, **more: str) -> dict[str, str]:
+        path = f"{self.path / 'bin'}{os.pathsep}{os.environ['PATH']}"
+        return {**os.environ, "PATH": path, "PYTHONDONTWRITEBYTECODE": "1", **more}
+
+    def popen(self, *words: str, **options: Any) -> subprocess.Popen[str]:
+        """elastiqctl as from a clone that is not installed."""
+        argv = [sys.executable, "-m", "elastiq", *self.arguments(), *words]
+        options = {
+            "stdout": subprocess.PIPE,
+            "stderr": subprocess.PIPE,
+            "stdin": subprocess.DEVNULL,
+            **options,
+        }
+        return subprocess.Popen(argv, cwd=ROOT, env=self.environment(), text=True, **options)
+
+    def ctl(self, *words: str) -> subprocess.CompletedProcess[str]:
+        with self.popen(*words) as process:
+            out, err = process.communicate(timeout=60)
+        assert "Traceback" not in out + err
+        return subprocess.CompletedProcess(words, process.returncode, out, err)
+
+    def foreground(self, *code: str, **env: str) -> subprocess.Popen[str]:
+        """The daemon itself; ``code`` is run in its place, with its arguments."""
+        argv = [sys.executable, *(("-c", *code) if code else ("-m", "elastiq.service")), *self.arguments()]
+        return subprocess.Popen(
+            argv, cwd=ROOT, env=self.environment(**env), text=True, stderr=subprocess.PIPE
+        )
+
+    def status(self) -> Mapping[str, Any]:
+        answer: Mapping[str, Any] = client.ask(self.paths.socket, "status")["status"]
+        return answer
+
+    def answers(self) -> bool:
+        try:
+            return bool(self.status())
+        except (client.NotRunning, client.NoAnswer):
+            return False
+
+    def log(self) -> str:
+        path = self.paths.logdir / "elastiq.log"
+        return path.read_text() if path.exists() else ""
+
+    def kill(self) -> int:
+        """Kill whatever runs, and return its pid."""
+        pid = holder(self.paths)
+        if pid and send_signal(self.paths, pid, signal.SIGKILL):
+            eventually(lambda: holder(self.paths) != pid)
+        return pid or 0
+
+
+@pytest.fixture
+def head(tmp_path: Path) -> Iterator[Head]:
+    head = Head(tmp_path)
+    yield head
+    head.kill()
+
+
+def eventually(true: Callable[[], object], within_s: float = 20.0) -> None:
+    end = time.monotonic() + within_s
+    while not true():
+        assert time.monotonic() < end, "it did not come true in time"
+        time.sleep(0.02)
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+# --------------------------------------------------------------------------- start, status, stop
+
+
+def test_start_status_stop(head: Head) -> None:
+    assert head.ctl("status").returncode == 3
+    started = head.ctl("start")
+    pid = holder(head.paths)
+    assert (started.returncode, started.stdout) == (0, f"elastiq started (pid {pid})\n")
+    shown = head.ctl("status")
+    assert shown.returncode == 0
+    assert shown.stdout.startswith("elastiq ") and "alice" in shown.stdout
+    stopped = head.ctl("stop")
+    assert (stopped.returncode, stopped.stdout) == (0, f"elastiq stopped (pid {pid})\n")
+    assert head.ctl("status").returncode == 3
+    assert head.ctl("stop").stdout == "elastiq is not running\n"
+    assert not head.paths.socket.exists()
+
+
+def test_the_json_status_has_the_stable_keys(head: Head) -> None:
+    head.ctl("start")
+    eventually(lambda: head.status()["queue"]["known"])
+    shown = head.ctl("status", "--json")
+    assert shown.returncode == 0
+    status = json.loads(shown.stdout)
+    assert {"version", "cluster", "state", "queue", "nodes", "pools", "quota", "last_plan"} <= set(status)
+    queue = {"waiting_jobs", "unmatchable_jobs", "groups", "observed_at", "age_s", "known"}
+    assert queue <= set(status["queue"])
+    assert {"min_vms", "max_vms", "counted"} <= set(status["quota"])
+    assert {"at", "launch", "drain", "terminate", "reasons"} <= set(status["last_plan"])
+    assert status["state"] in ("starting", "active")
+    assert status["pid"] == holder(head.paths)
+
+
+def test_every_key_of_the_status_is_documented(head: Head) -> None:
+    head.ctl("start")
+    documented = (ROOT / "docs/status.md").read_text()
+
+    def keys(value: Any) -> Iterator[str]:
+        for key, inner in value.items() if isinstance(value, dict) else ():
+            if key not in ("counters", "faults", "blocked"):
+                yield key
+                yield from keys(inner)
+        for inner in value if isinstance(value, list) else ():
+            yield from keys(inner)
+
+    status = json.loads(head.ctl("status", "--json").stdout)
+    assert not [key for key in keys(status) if f"`{key}`" not in documented]
+
+
+def test_a_second_start_says_that_it_runs_already(head: Head) -> None:
+    head.ctl("start")
+    pid = holder(head.paths)
+    again = head.ctl("start")
+    assert (again.returncode, again.stdout) == (0, f"elastiq runs already (pid {pid})\n")
+    assert holder(head.paths) == pid
+
+
+def test_of_many_starts_at_once_one_daemon_comes(head: Head) -> None:
+    starts = [head.popen("start") for _ in range(4)]
+    said = [start.communicate(timeout=60) for start in starts]
+    pid = holder(head.paths)
+    assert [start.returncode for start in starts] == [0] * 4, said
+    assert pid and all(f"(pid {pid})" in out for out, _ in said)
+    assert sum("started" in out for out, _ in said) == 1
+    argv = [f"/proc/{name}/cmdline" for name in os.listdir("/proc") if name.isdigit()]
+    mine = [
+        path for path in argv if os.path.exists(path) and str(head.paths.statedir) in Path(path).read_text()
+    ]
+    assert len(mine) == 1
+
+
+def test_a_restart_is_another_process(head: Head) -> None:
+    head.ctl("start")
+    before = holder(head.paths)
+    done = head.ctl("restart")
+    assert done.returncode == 0
+    assert holder(head.paths) not in (before, None)
+
+
+def test_a_restart_with_a_wrong_configuration_leaves_it_running(head: Head) -> None:
+    head.ctl("start")
+    before = holder(head.paths)
+    head.configure("[quota]\nmax_vms = none of your business\n")
+    assert head.ctl("restart").returncode == 78
+    assert holder(head.paths) == before and head.answers()
+
+
+def test_a_wrong_configuration_starts_nothing_and_all_of_it_is_told(head: Head) -> None:
+    head.configure("[quota]\nmax_vms = many\nmin_vms = -1\n")
+    done = head.ctl("start")
+    assert done.returncode == 78
+    lines = done.stderr.splitlines()
+    assert len(lines) == 2 and all("elastiq.conf:1" in line and "[quota]" in line for line in lines)
+    assert holder(head.paths) is None and not head.paths.statedir.exists()
+
+
+def test_a_daemon_that_dies_at_its_start_is_shown_with_the_end_of_its_log(head: Head) -> None:
+    (head.paths.statedir / "elastiq.db").mkdir(parents=True)
+    done = head.ctl("start")
+    assert done.returncode == 73
+    assert "did not start (exit code 73)" in done.stderr and "elastiq.db" in done.stderr
+
+
+def test_the_background_process_has_left_everything_behind(head: Head) -> None:
+    head.ctl("start")
+    pid = holder(head.paths)
+    assert os.getsid(pid or 0) == pid
+    assert os.readlink(f"/proc/{pid}/cwd") == "/"
+    assert os.readlink(f"/proc/{pid}/fd/0") == "/dev/null"
+    assert "s3cr3t" not in Path(f"/proc/{pid}/cmdline").read_text()
+
+
+# --------------------------------------------------------------------------- what goes wrong
+
+
+def test_after_a_kill_status_says_so_and_a_start_works(head: Head) -> None:
+    head.ctl("start")
+    killed = head.kill()
+    assert head.paths.socket.exists(), "left behind"
+    assert head.ctl("status").returncode == 3
+    assert head.ctl("start").returncode == 0
+    assert holder(head.paths) not in (None, killed)
+    assert head.ctl("status").returncode == 0
+
+
+def test_a_pid_that_another_process_has_now_is_neither_believed_nor_stopped(head: Head) -> None:
+    head.ctl("start")
+    head.kill()
+    with subprocess.Popen(["sleep", "60"]) as stranger:
+        for path in (head.paths.statedir / LOCK, head.paths.rundir / "elastiq.pid"):
+            path.write_text(f"{stranger.pid}\n")
+        assert head.ctl("status").returncode == 3
+        assert head.ctl("stop").stdout == "elastiq is not running\n"
+        assert stranger.poll() is None
+        assert head.ctl("start").returncode == 0
+        assert holder(head.paths) not in (None, stranger.pid)
+        assert head.ctl("stop").returncode == 0
+        assert stranger.poll() is None
+        stranger.kill()
+
+
+def test_a_second_daemon_in_the_foreground_is_refused_with_one_line(head: Head) -> None:
+    head.ctl("start")
+    with head.foreground() as second:
+        _, err = second.communicate(timeout=30)
+    assert second.returncode == 75
+    assert len(err.splitlines()) == 1 and f"pid {holder(head.paths)}" in err
+    assert head.answers()
+
+
+def test_a_stop_ends_a_hung_command_at_once(head: Head) -> None:
+    mark = head.path / "hangs"
+    head.command("condor_q", f"trap '' TERM; echo $$ > {mark}; sleep 600 & wait; sleep 600")
+    head.ctl("start")
+    eventually(lambda: mark.exists() and mark.read_text().strip())
+    hung = int(mark.read_text())
+    began = time.monotonic()
+    assert head.ctl("stop").returncode == 0
+    assert time.monotonic() - began < 10
+    assert not alive(hung)
+    assert "killed" not in head.log()
+
+
+def test_a_daemon_that_does_not_end_is_killed_by_stop(head: Head) -> None:
+    head.ctl("start")
+    pid = holder(head.paths)
+    os.kill(pid or 0, signal.SIGSTOP)
+    done = head.ctl("stop")
+    assert (done.returncode, done.stdout) == (0, f"elastiq stopped (pid {pid}), killed\n")
+    assert "did not end within" in done.stderr
+    assert holder(head.paths) is None
+
+
+def test_a_daemon_that_does_not_answer_is_not_called_stopped(head: Head) -> None:
+    head.ctl("start")
+    head.paths.socket.unlink()
+    done = head.ctl("status")
+    assert done.returncode == 4 and f"pid {holder(head.paths)}" in done.stderr
+
+
+# --------------------------------------------------------------------------- signals
+
+
+@pytest.fixture
+def silent_cloud() -> Iterator[int]:
+    """A port that takes connections and never answers."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(32)
+        yield listener.getsockname()[1]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_it_well(head: Head, number: signal.Signals) -> None:
+    with head.foreground() as daemon:
+        eventually(head.answers)
+        daemon.send_signal(number)
+        _, err = daemon.communicate(timeout=12)
+    assert daemon.returncode == 0
+    assert number.name in err and "elastiq ends" in err and "Traceback" not in err
+    assert "s3cr3t" not in err
+
+
+def test_a_call_that_hangs_holds_the_end_up_for_less_than_ten_seconds(head: Head, silent_cloud: int) -> None:
+    head.configure(port=silent_cloud)
+    with head.foreground() as daemon:
+        eventually(lambda: head.answers() and head.status()["queue"]["known"])
+        began = time.monotonic()
+        daemon.send_signal(signal.SIGTERM)
+        assert daemon.wait(10) == 0
+        assert time.monotonic() - began > 2, "it should have given the call some time"
+
+
+def test_a_second_signal_ends_it_at_once(head: Head, silent_cloud: int) -> None:
+    head.configure(port=silent_cloud)
+    with head.foreground() as daemon:
+        eventually(lambda: head.answers() and head.status()["queue"]["known"])
+        daemon.send_signal(signal.SIGTERM)
+        time.sleep(0.3)
+        assert daemon.poll() is None
+        began = time.monotonic()
+        daemon.send_signal(signal.SIGTERM)
+        assert daemon.wait(10) == 128 + signal.SIGTERM
+        assert time.monotonic() - began < 2
+
+
+HANG = """
+import sys, time
+from elastiq import service
+from elastiq.daemon import Daemon
+def hang(self):
+    print("hangs", file=sys.stderr, flush=True)
+    while True: time.sleep(1)
+Daemon.check_queue = hang
+sys.exit(service.main())
+"""
+
+
+def test_a_loop_that_hangs_answers_feeds_no_watchdog_and_can_be_ended(head: Head, tmp_path: Path) -> None:
+    with Notified(str(tmp_path / "notify")) as systemd:
+        with head.foreground(HANG, NOTIFY_SOCKET=systemd.name, WATCHDOG_USEC="400000") as daemon:
+            assert daemon.stderr is not None
+            while "hangs" not in daemon.stderr.readline():
+                pass
+            systemd.read_all(0.3)  # what came before
+            assert "WATCHDOG=1" not in systemd.read_all(1.0)
+            assert head.answers(), "the last published status is answered all the same"
+            began = time.monotonic()
+            daemon.send_signal(signal.SIGTERM)
+            _, err = daemon.communicate(timeout=12)
+            assert time.monotonic() - began < 10
+    assert daemon.returncode == 70 and "did not end" in err
+
+
+def test_the_watchdog_s_abort_shows_where_the_loop_hung(head: Head) -> None:
+    with head.foreground(HANG) as daemon:
+        assert daemon.stderr is not None
+        while "hangs" not in daemon.stderr.readline():
+            pass
+        daemon.send_signal(signal.SIGABRT)
+        _, err = daemon.communicate(timeout=12)
+    assert daemon.returncode == -signal.SIGABRT and "in hang" in err
+
+
+# --------------------------------------------------------------------------- reload
+
+
+def test_a_reload_takes_the_new_settings(head: Head) -> None:
+    head.ctl("start")
+    head.configure("[quota]\nmax_vms = 7\n")
+    os.kill(holder(head.paths) or 0, signal.SIGHUP)
+    eventually(lambda: head.status()["quota"]["max_vms"] == 7)
+
+
+def test_a_reload_of_an_invalid_file_keeps_the_old_settings_and_says_so(head: Head) -> None:
+    head.ctl("start")
+    head.configure("[quota]\nmax_vms = 7\nmin_vms = 9\n")
+    os.kill(holder(head.paths) or 0, signal.SIGHUP)
+    eventually(lambda: any("old settings stay" in notice for notice in head.status()["notices"]))
+    assert head.status()["quota"]["max_vms"] == 3
+    assert "old settings stay" in head.log() and "min_vms" in head.log()
+    assert "old settings stay" in head.ctl("status").stdout
+    head.configure("[quota]\nmax_vms = 8\n")
+    os.kill(holder(head.paths) or 0, signal.SIGHUP)
+    eventually(lambda: head.status()["quota"]["max_vms"] == 8)
+    assert not any("old settings stay" in notice for notice in head.status()["notices"])
+
+
+def test_the_cluster_s_name_cannot_change_under_way(head: Head) -> None:
+    head.ctl("start")
+    head.paths.config.write_text(head.paths.config.read_text().replace("alice", "bob"))
+    with pytest.raises(Refused, match="cluster_name"):
+        client.ask(head.paths.socket, "reload")
+    assert head.status()["cluster"] == "alice"
+
+
+def test_a_reload_over_the_socket_says_what_is_wrong(head: Head) -> None:
+    head.ctl("start")
+    assert client.ask(head.paths.socket, "reload")["ok"]
+    head.configure("[quota]\nmax_vms = 0\n")
+    with pytest.raises(Refused, match="unlimited") as refused:
+        client.ask(head.paths.socket, "reload")
+    assert refused.value.code == "config"
+
+
+# --------------------------------------------------------------------------- systemd
+
+
+class Notified:
+    """Where systemd listens."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __enter__(self) -> Notified:
+        self._sock = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self._sock.bind("\0" + self.name[1:] if self.name.startswith("@") else self.name)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._sock.close()
+
+    def read_all(self, for_s: float, until: str = "\0") -> list[str]:
+        """The lines of all messages for so long, or until one of them comes."""
+        lines: list[str] = []
+        end = time.monotonic() + for_s
+        while until not in lines and time.monotonic() < end:
+            self._sock.settimeout(max(0.01, end - time.monotonic()))
+            try:
+                lines += self._sock.recv(4096).decode().splitlines()
+            except socket.timeout:
+                break
+        return lines
+
+
+@pytest.mark.parametrize("abstract", [False, True])
+def test_systemd_is_told_of_start_life_reload_and_end(head: Head, tmp_path: Path, abstract: bool) -> None:
+    name = f"@elastiq-test-{os.getpid()}" if abstract else str(tmp_path / "notify")
+    with Notified(name) as systemd:
+        with head.foreground(NOTIFY_SOCKET=name, WATCHDOG_USEC="400000") as daemon:
+            assert systemd.read_all(20, until="READY=1") == ["READY=1"]
+            assert head.answers(), "READY means that it answers"
+            assert "WATCHDOG=1" in systemd.read_all(5, until="WATCHDOG=1")
+            daemon.send_signal(signal.SIGHUP)
+            reload = systemd.read_all(5, until="READY=1")
+            assert "RELOADING=1" in reload and any(line.startswith("MONOTONIC_USEC=") for line in reload)
+            daemon.send_signal(signal.SIGTERM)
+            assert "STOPPING=1" in systemd.read_all(5, until="STOPPING=1")
+            daemon.communicate(timeout=12)
+    assert daemon.returncode == 0
+
+
+def test_the_watchdog_of_another_process_is_not_ours(head: Head, tmp_path: Path) -> None:
+    with Notified(str(tmp_path / "notify")) as systemd:
+        with head.foreground(NOTIFY_SOCKET=systemd.name, WATCHDOG_USEC="200000", WATCHDOG_PID="1") as daemon:
+            assert systemd.read_all(20, until="READY=1") == ["READY=1"]
+            assert systemd.read_all(1.0) == []
+            daemon.send_signal(signal.SIGTERM)
+            daemon.communicate(timeout=12)
+
+
+def test_the_unit_is_valid_and_knows_the_exit_codes() -> None:
+    unit = (ROOT / "systemd/elastiq.service").read_text()
+    for line in ("Type=notify", "RestartPreventExitStatus=78", "WatchdogSec=60", "Restart=on-failure"):
+        assert line in unit.splitlines()
+
+
+# --------------------------------------------------------------------------- log, conf, and the rest
+
+
+def test_the_log_shows_its_end(head: Head) -> None:
+    head.paths.logdir.mkdir()
+    (head.paths.logdir / "elastiq.log").write_text("".join(f"line {n}\n" for n in range(100)))
+    assert head.ctl("log", "-n", "2", "--no-follow").stdout == "line 98\nline 99\n"
+    assert len(head.ctl("log", "--no-follow").stdout.splitlines()) == 20
+
+
+def test_the_log_is_followed_across_a_rotation_until_ctrl_c(head: Head) -> None:
+    head.paths.logdir.mkdir()
+    path = head.paths.logdir / "elastiq.log"
+    path.write_text("first\n")
+    with head.popen("log") as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "first\n"
+        with path.open("a") as file:
+            file.write("second\n")
+        assert process.stdout.readline() == "second\n"
+        with path.open("a") as file:
+            file.write("last of the old\n")
+            path.rename(path.with_suffix(".log.1"))
+            path.write_text("first of the new\n")
+        assert process.stdout.readline() == "last of the old\n"
+        assert process.stdout.readline() == "first of the new\n"
+        path.write_text("cut\n")
+        assert process.stdout.readline() == "cut\n"
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=10)
+    assert (process.returncode, err) == (0, "")
+
+
+def test_a_reader_that_leaves_early_is_no_error(head: Head) -> None:
+    head.paths.logdir.mkdir()
+    (head.paths.logdir / "elastiq.log").write_text("line\n" * 500_000)
+    with head.popen("log", "-n", "500000", "--no-follow") as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        process.stdout.close()
+        assert process.stderr is not None
+        assert process.stderr.read() == ""
+    assert process.returncode == 0
+
+
+def test_conf_shows_versions_places_and_keys_but_no_secret(head: Head) -> None:
+    done = head.ctl("conf")
+    assert done.returncode == 0
+    for text in (sys.version.split()[0], str(head.paths.config), str(head.paths.statedir), "ec2.image_id"):
+        assert text in done.stdout
+    assert "s3cr3t" not in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        ((), 2),
+        (("nonsense",), 2),
+        (("status", "--nonsense"), 2),
+        (("log", "-n", "-1"), 2),
+        (("log", "-n", "x"), 2),
+        (("--config", "/nowhere/x", "start"), 78),
+        (("--config", "/", "conf"), 78),
+        (("--rundir", "/proc/nowhere", "start"), 73),
+        (("--logdir", "/proc/nowhere", "start"), 73),
+        (("--statedir", "/dev/null", "status"), 3),
+        (("--statedir", "/dev/null/x", "stop"), 1),
+        (("--rundir", "/" + "x" * 300, "status"), 4),
+        (("log",), 1),
+        (("adopt", "--yes"), 3),
+        (("--help",), 0),
+        (("start", "--help"), 0),
+        (("--version",), 0),
+    ],
+)
+def test_no_input_ends_in_a_traceback(head: Head, words: tuple[str, ...], code: int) -> None:
+    done = head.ctl(*words)
+    assert done.returncode == code, done
+    if code not in (0, 2):
+        assert len(done.stderr.splitlines()) >= 1
+
+
+def test_the_demo_needs_no_configuration(tmp_path: Path) -> None:
+    argv = [sys.executable, "-m", "elastiq", "demo", "--help"]
+    done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0 and "--speed" in done.stdout
+
+
+def test_adopt_asks_before_it_acts(head: Head) -> None:
+    head.ctl("start")
+    done = head.ctl("adopt")
+    assert (done.returncode, "nothing to adopt" in done.stdout) == (0, True)
+
+
+def test_a_default_daemon_does_not_import_elastiqctl() -> None:
+    code = "import sys, elastiq.service; print([m for m in sys.modules if m.startswith(('elastiq.cli', 'elastiq.client', 'elastiq.simulation'))])"  # noqa: E501
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
