@@ -12,8 +12,10 @@ import logging
 import math
 import os
 import random
+import signal
 import sys
 import time
+from contextlib import suppress
 from typing import Any, Callable, Mapping, Optional, Sequence, TextIO, Union
 
 from elastiq.interfaces import Pool, Resources
@@ -47,6 +49,8 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     """Run the demo from the command line; returns the exit code."""
     args = _parser().parse_args(argv)
     try:
+        with suppress(ValueError):  # only the main thread may: elsewhere the default stays
+            signal.signal(signal.SIGTERM, _leave)
         return run_demo(args.seed, args.speed, args.json)
     except KeyboardInterrupt:
         print("elastiqctl demo: interrupted", file=sys.stderr)
@@ -55,6 +59,11 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
         # Who read our output has gone; what is still buffered must not fail at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_BROKEN_PIPE
+
+
+def _leave(number: int, _frame: object) -> None:
+    """Leave by an exception, so that the terminal is given back as it was."""
+    raise SystemExit(128 + number)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -96,8 +105,13 @@ def run_demo(
     """
     out = out or sys.stdout
     began = time.monotonic()
-    demo = Demo(seed, math.inf if as_json else speed, None if as_json else _view(out, speed))
-    finished = demo.run()
+    view = None if as_json else _view(out, speed)
+    demo = Demo(seed, math.inf if as_json else speed, view)
+    try:
+        finished = demo.run()
+    finally:
+        if view is not None:
+            view.close()
     summary = demo.summary(time.monotonic() - began)
     if as_json:
         print(json.dumps(summary), file=out, flush=True)
@@ -152,8 +166,6 @@ class Demo:
             log.removeHandler(teller)
             log.level, log.propagate = before
             cluster.kill_daemon()
-            if self._view is not None:
-                self._view.close()
         return self._finished
 
     def _look(self) -> None:
@@ -180,7 +192,7 @@ class Demo:
 
     def _told(self, record: logging.LogRecord) -> None:
         if self._view is not None:
-            self._view.decided(self.cluster.clock.elapsed_s, record.getMessage())
+            self._view.tell(self.cluster.clock.elapsed_s, record)
         if record.exc_info:  # a bug: it must not hide behind the picture
             print(logging.Formatter().format(record), file=sys.stderr)
 

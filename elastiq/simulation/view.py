@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
+import textwrap
 from collections import Counter
 from dataclasses import dataclass
 from typing import Any, Mapping, Optional, Sequence, TextIO
 
 WIDEST = 110
 HISTORY_LINES = 8
+PLAN = "plan: "  # what the daemon's log begins a decision with
+HIDE_CURSOR, SHOW_CURSOR = "\x1b[?25l", "\x1b[?25h"
 
 
 @dataclass(frozen=True)
@@ -70,8 +74,8 @@ class PlainView:
         self._every_s = every_s
         self._next_s = every_s
 
-    def decided(self, elapsed_s: float, text: str) -> None:
-        print(f"{clock(elapsed_s)}  {text}", file=self._out, flush=True)
+    def tell(self, elapsed_s: float, record: logging.LogRecord) -> None:
+        print(f"{clock(elapsed_s)}  {record.getMessage()}", file=self._out, flush=True)
 
     def show(self, picture: Picture) -> None:
         if picture.elapsed_s < self._next_s:
@@ -94,19 +98,24 @@ class LiveView:
     def __init__(self, out: TextIO) -> None:
         self._out = out
         self._drawn = 0
+        self._hidden = False
         self._decisions: list[str] = []
         self._colours = not os.environ.get("NO_COLOR")
         self._unicode = "utf" in (out.encoding or "").lower().replace("-", "")
-        out.write("\x1b[?25l")  # hide the cursor
 
-    def decided(self, elapsed_s: float, text: str) -> None:
-        self._decisions = [*self._decisions[1 - HISTORY_LINES :], f"{clock(elapsed_s)}  {text}"]
+    def tell(self, elapsed_s: float, record: logging.LogRecord) -> None:
+        """Keep the plans and what went wrong; what becomes of each machine is in the picture."""
+        text = record.getMessage()
+        if text.startswith(PLAN) or record.levelno > logging.INFO:
+            line = f"{clock(elapsed_s)}  {text[len(PLAN) :] if text.startswith(PLAN) else text}"
+            self._decisions = [*self._decisions[1 - HISTORY_LINES :], line]
 
     def show(self, picture: Picture) -> None:
         size = shutil.get_terminal_size()
         width = max(20, min(size.columns, WIDEST) - 1)
         lines = self._lines(picture, width)[: max(3, size.lines - 1)]
-        up = f"\x1b[{self._drawn}F" if self._drawn else ""
+        up = f"\x1b[{self._drawn}F" if self._drawn else HIDE_CURSOR
+        self._hidden = True  # before the write: an interrupt may come within it
         # A shorter block than before leaves nothing of the longer one: erase to the end of the screen.
         self._out.write(up + "".join(f"{line}\x1b[K\n" for line in lines) + "\x1b[J")
         self._out.flush()
@@ -114,8 +123,9 @@ class LiveView:
 
     def close(self) -> None:
         """Give the terminal back as it was; the last picture stays."""
-        self._out.write("\x1b[0m\x1b[?25h")
-        self._out.flush()
+        if self._hidden:
+            self._out.write(SHOW_CURSOR)
+            self._out.flush()
 
     # ------------------------------------------------------------------ the picture
 
@@ -124,15 +134,24 @@ class LiveView:
         lines = [
             self._bold(_cut(f"{p.title}   {clock(p.elapsed_s)}   {p.state}", width)),
             "",
-            _cut(f"jobs      {p.waiting} waiting, {p.running} running, {p.done} done", width),
+            _cut(
+                f"jobs      {p.waiting} waiting, {p.running} running, {p.done} of {p.submitted} done", width
+            ),
             self._bar(p, width),
             "",
-            _cut(f"machines  {len(p.nodes)}{limit}: {counts(p.nodes)}", width),
+            _cut(f"machines  {len(p.nodes)}{limit}" + (f": {counts(p.nodes)}" if p.nodes else ""), width),
         ]
         lines += [self._node(node, width) for node in p.nodes]
         lines += [""] * ((p.max_vms or 0) - len(p.nodes))
         lines += ["", "decisions"]
-        lines += [self._paint("2", _cut(f"  {text}", width)) for text in self._decisions]
+        told = [
+            line
+            for text in self._decisions
+            for line in textwrap.wrap(
+                text, width, initial_indent="  ", subsequent_indent=" " * 11, break_on_hyphens=False
+            )
+        ]
+        lines += [self._paint("2", line) for line in told[-HISTORY_LINES:]]
         return lines
 
     def _bar(self, p: Picture, width: int) -> str:
@@ -152,7 +171,7 @@ class LiveView:
         look = LOOKS.get(str(node["state"]), UNKNOWN)
         glyph = look.glyph if self._unicode else look.plain
         jobs = (glyph + " ") * int(node.get("jobs") or 0)
-        text = f"{node['id']:<12}  {node['state']:<12} {jobs or node.get('reason') or ''}"
+        text = f"{node['id']:<14} {node['state']:<12} {jobs or node.get('reason') or ''}"
         return f"  {self._paint(look.colour, glyph)} {self._paint(look.colour, _cut(text, width - 4))}"
 
     def _paint(self, sgr: str, text: str) -> str:
