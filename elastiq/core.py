@@ -159,11 +159,27 @@ class Core:
         self.registry.restore(self.store.nodes(), self.store.recall("strangers") or {})
         for node in self.registry:
             node.listed_by = self.now() + self.settings.intent_settle_s
+        self.follow_sites()
         self.trials.records = {trial.key: trial for trial in self.store.trials()}
         self.registry.learned = learned_from_json(self.store.recall("learned") or [])
         self.health.failed_boots = self.store.recall("failed_boots") or {}
         if self.store.notice:
             self.tell("store", self.store.notice)
+
+    def follow_sites(self) -> None:
+        """A site's name ends in ``#account``: when only that has changed, as with a new access key, the
+        machines are still there and their nodes go along."""
+        for node in self.registry:
+            if node.site in self.clouds:
+                continue
+            endpoint = node.site.partition("#")[0]
+            same = [site for site in self.clouds if site.partition("#")[0] == endpoint]
+            pool = self.settings.pool(node.pool)
+            if pool is not None and pool.site in same:
+                same = [pool.site]
+            if len(same) == 1:
+                node.site = same[0]
+                self.registry.touched[node.id] = node
 
     def persist(self) -> None:
         """Log, count and store what changed since the last time."""

@@ -56,6 +56,7 @@ class Daemon:
         core = self.core
         core.restore()
         self.observer.launching.restore()
+        self.observer.tell_sites()
         log.info(
             "cluster %s, head %s: %d nodes known",
             core.settings.cluster_name,
@@ -90,6 +91,7 @@ class Daemon:
         """Go on with new settings and plugins. On the decision thread."""
         core = self.core
         core.settings, core.batch, core.clouds = settings, batch, clouds
+        core.follow_sites()
         self.observer.configure()
         self._fingerprint()
         core.health.blocks.clear()

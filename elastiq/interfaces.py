@@ -350,7 +350,7 @@ class Cloud(ABC):
 
     @classmethod
     def site_of(cls, values: Mapping[str, Any]) -> str:
-        """The site that a pool section describes: one name for one endpoint with one set of credentials."""
+        """The site that a pool section describes, named ``endpoint`` or ``endpoint#account``."""
         return cls.kind
 
     @classmethod

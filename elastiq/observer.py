@@ -54,6 +54,11 @@ class Observer:
             for site, cloud in core.clouds.items()
         }
         self._last_settled, self.settled_why = None, "the workers were not read yet"
+        self.tell_sites()
+
+    def tell_sites(self) -> None:
+        """Say where machines are that no configured pool reaches."""
+        core = self._core
         gone = sorted({node.site for node in core.registry} - set(core.clouds))
         text = f"no pool is configured at {', '.join(gone)}: what runs there is counted, but cannot be ended"
         core.tell("sites", text if gone else "")

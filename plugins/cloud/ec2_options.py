@@ -65,7 +65,7 @@ def site_of(values: Mapping[str, Any]) -> str:
     region = values.get("region") or ""
     identity = (url.path.rstrip("/"), values.get("aws_access_key_id") or "", values.get("profile") or "")
     digest = hashlib.sha256("\0".join(identity).encode()).hexdigest()[:8] if any(identity) else ""
-    return "/".join(part for part in (host, region, digest) if part)
+    return "/".join(part for part in (host, region) if part) + (f"#{digest}" if digest else "")
 
 
 def networks_of(values: Mapping[str, Any]) -> tuple[str, ...]:
