@@ -32,7 +32,7 @@ class CommandError(Exception):
     def __init__(self, argv: Sequence[str], what: str) -> None:
         self.argv = tuple(argv)
         shown = " ".join(shlex.join(self.argv).split())
-        super().__init__(f"{shown if len(shown) <= 160 else shown[:157] + '...'}: {what}")
+        super().__init__(f"{shown if len(shown) <= 100 else shown[:97] + '...'}: {what}")
 
 
 class CommandTimeout(CommandError):

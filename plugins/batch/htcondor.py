@@ -1,0 +1,367 @@
+"""HTCondor, asked by its own commands, each in a child process with a deadline.
+
+Grouping is the schedd's work (``condor_q -group-by``), so that ten thousand idle jobs are one small answer.
+Its autoclusters will not do: they count running jobs too, and a constraint on the status finds none.
+
+Draining is ``condor_drain -graceful -check``: the startd tests the expression on all its slots and drains in
+one step, it can be cancelled, and the reason that we leave shows whose drain it is. The peaceful mode is the
+same with another test: only if every job that runs there is guaranteed its time (MAXJOBRETIREMENTTIME),
+since a graceful drain evicts the job whose retirement time is up. ``condor_off -peaceful`` would need no such
+guarantee, but it cannot be undone, says nobody's name, and ends the startd: the worker would look lost.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import uuid
+from collections import deque
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import Any, Callable, Iterable, Mapping, Sequence
+
+from elastiq.command import CommandError, CommandResult, run
+from elastiq.interfaces import (
+    BatchSystem,
+    Check,
+    DrainAnswer,
+    DrainMode,
+    DrainOutcome,
+    Jobs,
+    Owner,
+    SourceError,
+    Worker,
+    Workers,
+    WorkerState,
+)
+from elastiq.plugins.batch import htcondor_ads as ads
+from elastiq.plugins.batch.htcondor_options import OPTIONS
+
+SCHEDDS_AT_ONCE = 16
+GUARANTEED_S = (
+    1_000_000  # longer than any drain that is undone at drain_timeout_s, or is forgotten for a week
+)
+CHECKS = {
+    DrainMode.IF_IDLE: '(State =?= "Unclaimed" || State =?= "Owner" || State =?= "Drained")',
+    DrainMode.PEACEFUL: f'(State =!= "Claimed" || RetirementTimeRemaining >= {GUARANTEED_S})',
+}
+ALREADY_DRAINING, NO_SUCH_DRAIN, CHECK_FAILED = 10001, 10002, 10003  # the startd's error codes
+HOST = re.compile(r"[a-z0-9._-]+")
+SEE = "see docs/htcondor.md"
+
+
+class HTCondor(BatchSystem):
+    """A pool: one collector, any number of schedds."""
+
+    section = "htcondor"
+    OPTIONS = OPTIONS
+
+    def __init__(self, values: Mapping[str, Any], owner: Owner) -> None:
+        self._pool = ("-pool", values["pool"]) if values.get("pool") else ()
+        self._schedds: tuple[str, ...] = tuple(values.get("schedds") or ())
+        self._constraint: str = values.get("constraint") or ""
+        self._timeout_s = float(values["command_timeout_s"])
+        self._mark = owner.head[:16]
+        self._reason = f"elastiq {self._mark} of {owner.cluster}, drain "
+        self._gives_reason = True
+        self._drains: dict[str, str] = {}  # the last drain of each worker, as its reason shows it
+        self._undone: deque[str] = deque(maxlen=1000)  # the drains that were cancelled
+        self.can_drain = bool(values.get("drain", True))
+        self.call_deadline_s = 4 * self._timeout_s  # a drain is up to three commands, and one more to undo it
+
+    @classmethod
+    def from_config(cls, values: Mapping[str, Any], owner: Owner) -> HTCondor:
+        return cls(values, owner)
+
+    # ------------------------------------------------------------------ the queue
+
+    def jobs(self) -> Jobs:
+        """The waiting jobs of all users, grouped. A schedd that does not answer is missing; if none does,
+        that is a `SourceError`."""
+        names = dict.fromkeys((*ads.JOB_ATTRIBUTES, *_attributes(self._constraint)))
+        conditions = [
+            _any_of("JobStatus", ads.WAITING | ads.RUNNING),
+            _any_of("JobUniverse", ads.UNIVERSES),
+            "RoutedToJobId is undefined",  # else its copy is in the queue too
+        ]
+        if self._constraint:
+            conditions.append(f"({self._constraint})")
+        args = ("-group-by", "-attributes", ",".join(names), "-json", "-constraint", " && ".join(conditions))
+        found, failed = self._each_schedd(args)
+        if failed and not found:
+            raise SourceError(next(iter(failed.values())))
+        missing = (f"schedd {name or 'of this machine'}: {why}" for name, why in failed.items())
+        return Jobs(ads.job_groups(found), tuple(missing))
+
+    def jobs_recorded_on(self, workers: Sequence[str]) -> Mapping[str, int]:
+        """How many jobs the schedds hold as running on these workers; all of them must answer."""
+        counts = dict.fromkeys(workers, 0)
+        if not workers:
+            return counts
+        hosts = "|".join(_host(name).replace(".", "[.]") for name in workers)
+        there = 'strcat(RemoteHost ?: LastRemoteHost ?: "", ",", AllRemoteHosts ?: "")'
+        on_them = f'regexp("(^|@|,)({hosts})(,|$)", {there}, "i")'
+        args = ("-attributes", "JobStatus,RemoteHost,LastRemoteHost,AllRemoteHosts", "-json")
+        found, failed = self._each_schedd(
+            (*args, "-constraint", f"{_any_of('JobStatus', ads.RUNNING)} && {on_them}")
+        )
+        if failed:
+            raise SourceError("; ".join(failed.values()))
+        for row in (row for answer in found.values() for row in answer):
+            for name in ads.hosts_of_job(row) & counts.keys():
+                counts[name] += 1
+        return counts
+
+    def _each_schedd(self, args: Sequence[str]) -> tuple[dict[str, list[ads.Row]], dict[str, str]]:
+        """Answers and failures by the schedd's name. A dead schedd costs one time-out, and so do ten."""
+        names = self._schedds or self._known_schedds()
+
+        def ask(name: str) -> list[ads.Row]:
+            # -allusers: without it, the answer is an empty list of one's own jobs (since 8.5.2)
+            return self._ask("condor_q", *(("-name", name) if name else ()), "-allusers", *args)
+
+        with ThreadPoolExecutor(max_workers=min(len(names), SCHEDDS_AT_ONCE)) as threads:
+            calls = {name: threads.submit(ask, name) for name in names}
+        found: dict[str, list[ads.Row]] = {}
+        failed: dict[str, str] = {}
+        for name, call in calls.items():
+            try:
+                found[name] = call.result()
+            except SourceError as error:
+                failed[name] = str(error)
+        return found, failed
+
+    def _known_schedds(self) -> tuple[str, ...]:
+        """All that the collector knows; if it knows none, the one of this machine."""
+        listed = self._ask("condor_status", "-schedd", "-json", "-attributes", "MyType,Name")
+        return tuple(sorted({row["name"] for row in listed if isinstance(row.get("name"), str)})) or ("",)
+
+    # ------------------------------------------------------------------ the workers
+
+    def workers(self) -> Workers:
+        """All workers, and for how long the collector has been up: one read of one collector says both."""
+        found = self._slots('MyType == "Collector" || MyType == "Scheduler" || MyType == "Negotiator"')
+        workers = (ads.worker(name, slots) for name, slots in sorted(ads.by_machine(found).items()))
+        return Workers(tuple(map(self._unless_undone, workers)), ads.source_up_s(found))
+
+    def _unless_undone(self, worker: Worker) -> Worker:
+        """An update that got lost leaves a drain in the ad that was cancelled (seen: for 11 s; at most
+        UPDATE_INTERVAL, 300 s): the worker may run a job by now, and must not pass for drained."""
+        if worker.drained_by not in self._undone:
+            return worker
+        return replace(
+            worker,
+            state=WorkerState.OTHER,
+            drained_by=None,
+            detail="its ad shows a drain that was undone",
+        )
+
+    def _slots(self, or_else: str = "", machine: str = "") -> list[ads.Row]:
+        slots = " || ".join(f'MyType == "{kind}"' for kind in sorted(ads.SLOT_TYPES))
+        wanted = f"({slots}) && Absent =!= true"
+        if machine:
+            wanted += f' && Machine == "{machine}"'
+        args = ("-any", "-json", "-attributes", ",".join(ads.SLOT_ATTRIBUTES), "-constraint")
+        return self._ask("condor_status", *args, f"({wanted}) || ({or_else})" if or_else else wanted)
+
+    # ------------------------------------------------------------------ drain
+
+    def drain(self, worker: str, mode: DrainMode) -> DrainAnswer:
+        """Drain every startd of the machine, or none."""
+        if not self.can_drain:
+            return DrainAnswer(DrainOutcome.REFUSED, "drain = no in [htcondor]")
+        startds = self._startds(worker)
+        if not startds:
+            return DrainAnswer(DrainOutcome.REFUSED, f"the collector knows no worker {worker}")
+        self._drains[worker] = self._reason + uuid.uuid4().hex[:8]
+        begun: list[str] = []
+        for startd in startds:
+            answer = self._drain(worker, startd, mode)
+            if answer.outcome is not DrainOutcome.DRAINED:
+                for other in begun:
+                    self._cancel(other)
+                return answer
+            begun.append(startd)
+        return DrainAnswer(DrainOutcome.DRAINED)
+
+    def _drain(self, worker: str, startd: str, mode: DrainMode) -> DrainAnswer:
+        # -debug, because without it a refusal and a dead machine read the same
+        reason = ("-reason", self._drains[worker]) if self._gives_reason else ()
+        command = ("-debug", "-graceful", *reason, "-check", CHECKS[mode], startd)
+        result = self._run("condor_drain", *command)
+        said = f"{result.stdout!r}{result.stderr!r}"
+        code = _code(said)
+        if result.returncode == 0:
+            return DrainAnswer(DrainOutcome.DRAINED)
+        if code == CHECK_FAILED and mode is DrainMode.IF_IDLE:
+            return DrainAnswer(DrainOutcome.BUSY, f"a slot of {worker} is claimed")
+        if code == CHECK_FAILED:
+            return DrainAnswer(
+                DrainOutcome.REFUSED,
+                f"{worker} would evict its jobs when drained: set MAXJOBRETIREMENTTIME there ({SEE})",
+            )
+        if code == ALREADY_DRAINING:
+            return self._drained_before(worker, mode)
+        if "DENIED" in said or "AUTHENTICATE" in said:
+            return DrainAnswer(
+                DrainOutcome.REFUSED, f"we may not drain {worker}: give elastiq's token ADMINISTRATOR ({SEE})"
+            )
+        if "unexpected argument: -reason" in said and reason:
+            self._gives_reason = False  # before 8.9.11
+            return self._drain(worker, startd, mode)
+        raise SourceError(f"condor_drain of {worker} has an unknown outcome: {_why(result)}")
+
+    def _drained_before(self, worker: str, mode: DrainMode) -> DrainAnswer:
+        slots = self._slots(machine=_host(worker))
+        seen = ads.worker(worker, slots)
+        if not any(map(ads.draining, slots)):
+            raise SourceError(f"{worker} says that it drains already, its ad does not yet show for whom")
+        if self._gives_reason and self._mark not in (seen.drained_by or ""):
+            return DrainAnswer(
+                DrainOutcome.REFUSED, f"drained by someone else ({seen.drained_by or 'no reason'})"
+            )
+        if seen.jobs and mode is DrainMode.IF_IDLE:
+            return DrainAnswer(DrainOutcome.BUSY, f"{seen.jobs} slots of {worker} are claimed")
+        return DrainAnswer(DrainOutcome.DRAINED, "was drained by us before")
+
+    def undrain(self, worker: str) -> None:
+        """Cancel our drain; somebody else's is left alone, which is an error."""
+        slots = self._slots(machine=_host(worker))
+        if not slots:
+            raise SourceError(f"the collector knows no worker {worker}: its drain, if any, was not undone")
+        shown = {str(row.get("drainreason") or "no reason") for row in slots if ads.draining(row)}
+        others = sorted(reason for reason in shown if self._mark not in reason)
+        if others and self._gives_reason:
+            raise SourceError(f"{worker} is drained by someone else ({others[0]}): left alone")
+        for startd in ads.startds(slots):
+            self._cancel(startd)
+        self._undone.extend({*shown, self._drains.pop(worker, "")} - {"", *others})
+
+    def _cancel(self, startd: str) -> None:
+        result = self._run("condor_drain", "-debug", "-cancel", startd)
+        if result.returncode != 0 and _code(repr(result.stderr)) != NO_SUCH_DRAIN:
+            raise SourceError(f"condor_drain -cancel of {startd} failed: {_why(result)}")
+
+    def _startds(self, worker: str) -> list[str]:
+        # By the name of a slot: a name with an @ in it needs no DNS, and by name (not by address) who is
+        # ADMINISTRATOR at the collector gets the right from there (SEC_ENABLE_REMOTE_ADMINISTRATION).
+        return list(ads.startds(self._slots(machine=_host(worker))))
+
+    def forget(self, worker: str) -> None:
+        """Take a dead machine's ads out of the collector, which would keep them for CLASSAD_LIFETIME."""
+        ad = f'MyType = "Query"\nTargetType = "Machine"\nRequirements = Machine == "{_host(worker)}"\n'
+        result = self._run("condor_advertise", "INVALIDATE_STARTD_ADS", "-", stdin=ad.encode())
+        if result.returncode != 0:
+            raise SourceError(
+                f"the ads of {worker} stay in the collector until they expire: {_why(result)}"
+                f" (ADVERTISE_STARTD would allow it, {SEE})"
+            )
+
+    # ------------------------------------------------------------------ checks
+
+    def checks(self) -> tuple[Check, ...]:
+        """Commands, collector, schedds, other users' jobs, the right to drain."""
+        wanted = ("condor_status", "condor_q", *(("condor_drain",) if self.can_drain else ()))
+        absent = [tool for tool in wanted if shutil.which(tool) is None]
+        if absent:
+            text = f"{', '.join(absent)} not found: install HTCondor's commands, or put them on the PATH"
+            return (Check("htcondor commands", "error", text),)
+        return (
+            Check("htcondor commands", "ok", "found"),
+            _checked("htcondor collector", self._check_collector),
+            _checked("htcondor queue", self._check_queue),
+            _checked("htcondor drain", self._check_drain),
+        )
+
+    def _check_collector(self) -> tuple[str, str]:
+        return "ok", f"answers, knows {len(self.workers().workers)} workers"
+
+    def _check_queue(self) -> tuple[str, str]:
+        jobs = self.jobs()
+        if jobs.missing:
+            return "warning", f"not all schedds answer: {'; '.join(jobs.missing)}"
+        seen = sum(group.waiting + (group.running or 0) for group in jobs.groups)
+        names = "Name,TotalIdleJobs,TotalRunningJobs"
+        listed = self._ask("condor_status", "-schedd", "-json", "-attributes", f"MyType,{names}")
+        told = sum(
+            ads.number(row.get(n)) or 0 for row in listed for n in ("totalidlejobs", "totalrunningjobs")
+        )
+        if not seen and told and not self._constraint:
+            return (
+                "warning",
+                f"shows no job, while the schedds speak of {told:g}: are other users' jobs hidden?",
+            )
+        return "ok", f"shows {seen} jobs of all users that wait or run"
+
+    def _check_drain(self) -> tuple[str, str]:
+        if not self.can_drain:
+            return (
+                "warning",
+                "drain = no: a job that starts in the moment before a machine is ended is lost with it",
+            )
+        targets: list[tuple[str, ...]] = [("-type", "COLLECTOR")]
+        targets += [("-type", "STARTD", "-address", str(row.get("myaddress"))) for row in self._slots()[:1]]
+        for target in targets:
+            if self._run("condor_ping", *target, "-quiet", "ADMINISTRATOR").returncode == 0:
+                return "ok", f"allowed by the {target[1].lower()}"
+        return "error", f"elastiq may not drain workers: allow it, or set drain = no in [htcondor] ({SEE})"
+
+    # ------------------------------------------------------------------ commands
+
+    def _run(self, tool: str, *args: str, stdin: bytes = b"") -> CommandResult:
+        try:
+            return run((tool, *self._pool, *args), timeout_s=self._timeout_s, stdin=stdin)
+        except CommandError as error:
+            raise SourceError(str(error)) from None
+
+    def _ask(self, tool: str, *args: str) -> list[ads.Row]:
+        result = self._run(tool, *args)
+        if result.returncode != 0:  # first: what it printed is then no answer, however well-formed
+            raise SourceError(f"{tool} failed with exit code {result.returncode}: {result.complaint}")
+        return ads.rows(result.text, tool)
+
+
+def _checked(name: str, look: Callable[[], tuple[str, str]]) -> Check:
+    try:
+        return Check(name, *look())
+    except SourceError as error:
+        return Check(name, "error", str(error))
+
+
+def _any_of(attribute: str, values: Iterable[int]) -> str:
+    return f"({' || '.join(f'{attribute} == {value}' for value in sorted(values))})"
+
+
+def _attributes(constraint: str) -> list[str]:
+    """The attributes that an expression may use: the schedd evaluates it on a group, which has only those it
+    is grouped by. One too many does no harm."""
+    bare = re.sub(r'"(?:[^"\\]|\\.)*"', "", constraint)
+    words = re.findall(r"(?<![\w.])(?:(?:my|target)\.)?([a-z_]\w*)(?![\w.]|\s*\()", bare, re.IGNORECASE)
+    known = {
+        "true",
+        "false",
+        "undefined",
+        "error",
+        "is",
+        "isnt",
+        *(name.lower() for name in ads.JOB_ATTRIBUTES),
+    }
+    return [word for word in dict.fromkeys(words) if word.lower() not in known]
+
+
+def _host(worker: str) -> str:
+    if not HOST.fullmatch(worker):  # it goes into ClassAd expressions
+        raise SourceError(f"{worker!r} is no name of a machine")
+    return worker
+
+
+def _code(said: str) -> int:
+    found = re.search(r"error code (\d+)", said)
+    return int(found.group(1)) if found else 0
+
+
+def _why(result: CommandResult) -> str:
+    """What went wrong, out of all that -debug says."""
+    lines = result.stderr.decode("utf-8", errors="replace").splitlines()
+    telling = [line for line in lines if re.search(r"SECMAN:\d|error code|connect|argument|Can't find", line)]
+    return replace(result, stderr=telling[-1].encode()).complaint if telling else result.complaint
