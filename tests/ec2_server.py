@@ -17,6 +17,9 @@ from xml.sax.saxutils import escape
 
 from werkzeug.serving import WSGIRequestHandler, make_server
 
+from elastiq.interfaces import Intent, Offer, Owner, Pool
+from elastiq.plugins.cloud.ec2 import EC2Cloud
+
 HEAD = '<?xml version="1.0" encoding="UTF-8"?>\n'
 
 
@@ -70,14 +73,17 @@ class EC2Server:
     """A running server; ``requests`` holds the parameters of every request, in order."""
 
     behind: Optional[Callable[..., Iterable[bytes]]] = None
+    tls: Optional[tuple[str, str]] = None  # files of a certificate and its key
     requests: list[dict[str, str]] = field(default_factory=list)
     headers: list[dict[str, str]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self._rules: dict[str, deque[Rule]] = {}
         self._lock = threading.Lock()
-        self._server = make_server("127.0.0.1", 0, self._serve, threaded=True, request_handler=_Quiet)
-        self.url = f"http://127.0.0.1:{self._server.server_port}"
+        self._server = make_server(
+            "127.0.0.1", 0, self._serve, threaded=True, request_handler=_Quiet, ssl_context=self.tls
+        )
+        self.url = f"{'https' if self.tls else 'http'}://127.0.0.1:{self._server.server_port}"
         self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
         self._thread.start()
 
@@ -89,6 +95,13 @@ class EC2Server:
     def script(self, action: str, *rules: Rule) -> None:
         """What happens to the next requests of this action, one rule each."""
         self._rules.setdefault(action, deque()).extend(rules)
+
+    def forget(self) -> None:
+        """The rules that are left, and what was asked."""
+        with self._lock:
+            self._rules.clear()
+            self.requests.clear()
+            self.headers.clear()
 
     def asked(self, action: str) -> list[dict[str, str]]:
         return [request for request in self.requests if request["Action"] == action]
@@ -109,6 +122,7 @@ class EC2Server:
                 return answered
         if rule.drop:
             environ["werkzeug.socket"].shutdown(socket.SHUT_RDWR)
+            start("200 X", [])
             return []
         data = rule.body.encode() if isinstance(rule.body, str) else rule.body
         start(f"{rule.status} X", [*rule.headers, ("Content-Length", str(len(data) + rule.cut))])
@@ -143,3 +157,20 @@ def moto_reservations() -> Iterator[dict[str, Any]]:
     for account in ec2_backends.values():
         for region in account.values():
             yield region.reservations
+
+
+KEYS = {"aws_access_key_id": "AKIATEST", "aws_secret_access_key": "verysecretkey"}
+OWNER = Owner("cms", "0123456789abcdef" * 2, frozenset({"10.0.0.1"}), "i-head")
+
+
+def cloud_at(url: str, **options: Any) -> EC2Cloud:
+    """A site at a URL, with one pool named "ec2" of flavours small and large."""
+    values = {option.name: option.default for option in EC2Cloud.OPTIONS}
+    values.update(api_url=url, image_id="ami-12c6146b", connect_timeout_s=5.0, read_timeout_s=5.0, **KEYS)
+    values.update(options)
+    pool = Pool("ec2", "site", ("m5.small", "m5.large"), EC2Cloud.networks_of(values), options=values)
+    return EC2Cloud.from_config((pool,), OWNER)
+
+
+def intent(count: int = 1, name: str = "i1", network: str = "") -> Intent:
+    return Intent(name, f"{OWNER.token_prefix}{name}", Offer("ec2", "m5.small", network), count, 0.0)

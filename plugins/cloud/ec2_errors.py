@@ -119,7 +119,10 @@ class Fault(Exception):
             code = re.sub(r"^(Client|Server)\.", "", str(error.get("Code") or "Unknown"))
             status = int(response.get("ResponseMetadata", {}).get("HTTPStatusCode") or 0)
             return cls(operation, code, str(error.get("Message") or ""), status)
-        return cls(operation, type(exc).__name__, str(exc), 0, sent and not _never_left(exc, classes))
+        message = str(exc).split(" Further retries may succeed", 1)[
+            0
+        ]  # botocore goes on with the whole answer
+        return cls(operation, type(exc).__name__, message, 0, sent and not _never_left(exc, classes))
 
     @property
     def refused(self) -> bool:

@@ -1,0 +1,827 @@
+"""What EC2-alikes answer on the wire, odd answers above all, and what EC2Cloud makes of it."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import botocore.auth
+import botocore.awsrequest
+import botocore.credentials
+import pytest
+
+from elastiq.interfaces import (
+    AuthError,
+    CapacityError,
+    ConfigurationError,
+    EndOutcome,
+    InstanceState,
+    LaunchError,
+    SourceError,
+    ThrottledError,
+    TransientError,
+    UnsupportedError,
+)
+from tests.ec2_server import (
+    HEAD,
+    KEYS,
+    OWNER,
+    EC2Server,
+    Rule,
+    answer,
+    cloud_at,
+    error,
+    instances,
+    intent,
+    moto_server,
+)
+
+NONE: frozenset[str] = frozenset()
+HTML = (("Content-Type", "text/html"),)
+RUNNING = "<instanceState><code>16</code><name>running</name></instanceState>"
+MADE = answer(
+    "RunInstances",
+    "<instancesSet><item><instanceId>i-1</instanceId></item><item><instanceId>i-2</instanceId></item></instancesSet>",
+)
+NO_IMAGE = answer("DescribeImages", "<imagesSet/>")
+
+
+def tagged(cluster: str = OWNER.cluster, head: str = OWNER.head) -> str:
+    tags = {"elastiq:cluster": cluster, "elastiq:head": head, "elastiq:pool": "ec2", "elastiq:intent": "i9"}
+    items = "".join(f"<item><key>{key}</key><value>{value}</value></item>" for key, value in tags.items())
+    return f"<tagSet>{items}</tagSet>"
+
+
+@pytest.fixture(scope="module")
+def listening() -> Iterator[EC2Server]:
+    server = EC2Server()
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def bare(listening: EC2Server) -> EC2Server:
+    """Every answer is scripted."""
+    listening.forget()
+    return listening
+
+
+@pytest.fixture
+def server(bare: EC2Server) -> EC2Server:
+    """As `bare`, and the cloud tells nothing of the image."""
+    bare.script("DescribeImages", NO_IMAGE)
+    return bare
+
+
+@pytest.fixture(scope="module")
+def moto() -> Iterator[EC2Server]:
+    server = moto_server()
+    yield server
+    server.close()
+
+
+# --------------------------------------------------------------------------- unknown is not empty
+
+NOT_AN_ANSWER = {
+    "a login page with 200": Rule("<html><body>Please log in</body></html>", headers=HTML),
+    "some other XML": Rule("<X/>"),
+    "no reservationSet": answer("DescribeInstances"),
+    "no bytes at all": Rule(""),
+    "XML that ends in the middle": Rule(instances(f"<instanceId>i-1</instanceId>{RUNNING}").body[:230]),
+    "a connection lost in the middle": Rule(instances().body[:150], cut=100),
+    "bytes of another encoding": Rule(f"{HEAD}<DescribeInstancesResponse>\xe9".encode("latin-1")),
+    "JSON": Rule('{"Reservations": []}', headers=(("Content-Type", "application/json"),)),
+    "401 in plain text": Rule("who are you?", 401, headers=(("Content-Type", "text/plain"),)),
+    "an error without its envelope": Rule("<Error><Code>Busy</Code></Error>", 400),
+    "an instance without an id": instances(RUNNING),
+    "an empty launch time": instances(f"<instanceId>i-1</instanceId><launchTime/>{RUNNING}"),
+    "an empty state code": instances("<instanceId>i-1</instanceId><instanceState><code/></instanceState>"),
+    "an empty launch index": instances("<instanceId>i-1</instanceId><amiLaunchIndex/>"),
+    "an empty attach time": instances(
+        "<instanceId>i-1</instanceId><blockDeviceMapping><item><ebs><attachTime/></ebs></item></blockDeviceMapping>"
+    ),
+}
+
+
+@pytest.mark.parametrize("rule", NOT_AN_ANSWER.values(), ids=NOT_AN_ANSWER.keys())
+def test_what_is_not_plainly_a_listing_is_unknown(server: EC2Server, rule: Rule) -> None:
+    server.script("DescribeInstances", rule, rule)  # a refusal is asked for once more without paging
+    cloud = cloud_at(server.url)
+    with pytest.raises(SourceError) as caught:
+        cloud.instances(NONE)
+    assert "\n" not in str(caught.value) and len(str(caught.value)) < 500
+    server.forget()
+    server.script("DescribeInstances", instances())
+    assert cloud.instances(NONE).owned == ()  # and the next good answer is taken
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        Rule("<html>502 Bad Gateway</html>", 502, headers=HTML),
+        Rule("", 503),
+        error("RequestLimitExceeded", status=503),
+        Rule(drop=True),
+    ],
+    ids=["proxy error", "empty 503", "throttled", "connection lost"],
+)
+def test_a_read_that_fails_for_now_is_asked_again_and_then_unknown(server: EC2Server, rule: Rule) -> None:
+    cloud = cloud_at(server.url)
+    server.script("DescribeInstances", rule, instances())
+    assert cloud.instances(NONE).owned == ()
+    server.script("DescribeInstances", *[rule] * 3)
+    with pytest.raises(SourceError):
+        cloud.instances(NONE)
+
+
+def test_throttling_and_wrong_keys_keep_their_kind_in_reads(server: EC2Server) -> None:
+    cloud = cloud_at(server.url)
+    server.script("DescribeInstances", *[error("RequestLimitExceeded", status=503)] * 3)
+    with pytest.raises(ThrottledError):
+        cloud.instances(NONE)
+    server.script("DescribeInstances", error("AuthFailure", "AWS was not able to validate", 401))
+    with pytest.raises(AuthError):
+        cloud.instances(NONE)
+    assert len(server.asked("DescribeInstances")) == 4
+
+
+def test_a_read_without_an_answer_ends_at_its_time_out(server: EC2Server) -> None:
+    server.script("DescribeInstances", *[Rule(delay_s=1.5)] * 3)
+    began = time.monotonic()
+    with pytest.raises(SourceError, match="ReadTimeoutError"):
+        cloud_at(server.url, read_timeout_s=0.3).instances(NONE)
+    assert time.monotonic() - began < 30
+
+
+# --------------------------------------------------------------------------- pages
+
+
+def test_all_pages_are_read(server: EC2Server) -> None:
+    server.script(
+        "DescribeInstances",
+        instances("<instanceId>i-1</instanceId>", token="two"),
+        instances(token="three"),
+        instances("<instanceId>i-3</instanceId>", "<instanceId>i-1</instanceId>"),
+    )
+    listed = cloud_at(server.url).instances(frozenset({"i-1", "i-3"}))
+    assert sorted(one.id for one in listed.owned) == ["i-1", "i-3"]
+    assert [request.get("NextToken") for request in server.requests] == [None, "two", "three"]
+
+
+def test_a_missing_page_makes_the_whole_listing_unknown(server: EC2Server) -> None:
+    server.script("DescribeInstances", instances("<instanceId>i-1</instanceId>", token="two"))
+    server.script("DescribeInstances", *[Rule("", 500)] * 3)
+    with pytest.raises(SourceError):
+        cloud_at(server.url).instances(NONE)
+
+
+def test_an_empty_token_is_the_last_page(server: EC2Server) -> None:
+    body = instances("<instanceId>i-1</instanceId>").body.replace("</DescribeI", "<nextToken/></DescribeI")
+    server.script("DescribeInstances", Rule(body))
+    assert len(cloud_at(server.url).instances(frozenset({"i-1"})).owned) == 1
+
+
+def test_a_cloud_that_refuses_pages_is_asked_plainly_from_then_on(server: EC2Server) -> None:
+    cloud = cloud_at(server.url)
+    refusal = error("InvalidParameterCombination", "The parameter MaxResults is not recognised")
+    server.script("DescribeInstances", refusal, instances(), instances())
+    cloud.instances(NONE)
+    cloud.instances(NONE)
+    assert ["MaxResults" in request for request in server.requests] == [True, False, False]
+
+
+def test_a_refusal_that_is_not_about_pages_does_not_end_paging(server: EC2Server) -> None:
+    cloud = cloud_at(server.url)
+    server.script("DescribeInstances", error("Busy"), error("Busy"), instances())
+    with pytest.raises(SourceError):
+        cloud.instances(NONE)
+    cloud.instances(NONE)
+    assert ["MaxResults" in request for request in server.requests] == [True, False, True]
+
+
+def test_a_cloud_that_turns_in_a_circle_is_asked_plainly(server: EC2Server) -> None:
+    page = instances("<instanceId>i-1</instanceId>", token="same")
+    server.script("DescribeInstances", page, page, instances("<instanceId>i-1</instanceId>"))
+    assert len(cloud_at(server.url).instances(frozenset({"i-1"})).owned) == 1
+
+
+def test_a_circle_without_an_end_is_unknown(server: EC2Server) -> None:
+    server.script("DescribeInstances", *[instances(token="same")] * 4)
+    with pytest.raises(SourceError, match="RepeatedNextToken"):
+        cloud_at(server.url).instances(NONE)
+    assert len(server.requests) == 4
+
+
+# --------------------------------------------------------------------------- states, owners
+
+
+@pytest.mark.parametrize(
+    ("state", "means"),
+    [
+        ("<instanceState><code>0</code><name>error</name></instanceState>", InstanceState.ERROR),
+        ("<instanceState><code>272</code><name>running</name></instanceState>", InstanceState.RUNNING),
+        ("<instanceState><code>16</code><name>migrate</name></instanceState>", InstanceState.UNKNOWN),
+        (
+            "<instanceState><code>0</code><name>shelved_offloaded</name></instanceState>",
+            InstanceState.UNKNOWN,
+        ),
+        ("<instanceState><code>48</code><name>terminated</name></instanceState>", InstanceState.TERMINATED),
+        ("<instanceState><code>16</code></instanceState>", InstanceState.UNKNOWN),
+        ("<stateCode>16</stateCode><stateName>running</stateName>", InstanceState.UNKNOWN),
+        ("", InstanceState.UNKNOWN),
+    ],
+)
+def test_states_go_by_name_and_an_unknown_one_is_neither_usable_nor_gone(
+    server: EC2Server, state: str, means: InstanceState
+) -> None:
+    server.script(
+        "DescribeInstances", instances(f"<instanceId>i-1</instanceId><privateIpAddress/>{state}{tagged()}")
+    )
+    (one,) = cloud_at(server.url).instances(NONE).owned
+    assert one.state is means
+    assert one.addresses == NONE
+    assert (one.pool, one.intent, one.head) == ("ec2", "i9", OWNER.head)
+
+
+def test_all_private_addresses_of_all_interfaces_are_told(server: EC2Server) -> None:
+    interfaces = (
+        "<networkInterfaceSet>"
+        "<item><privateIpAddress>10.0.0.7</privateIpAddress><privateIpAddressesSet>"
+        "<item><privateIpAddress>10.0.0.7</privateIpAddress></item>"
+        "<item><privateIpAddress>10.0.0.8</privateIpAddress></item></privateIpAddressesSet>"
+        "<ipv6AddressesSet><item><ipv6Address>2001:DB8::0007</ipv6Address></item></ipv6AddressesSet></item>"
+        "<item><privateIpAddress>10.9.0.7</privateIpAddress></item></networkInterfaceSet>"
+    )
+    item = f"<instanceId>i-1</instanceId><privateDnsName>ip-10-0-0-7</privateDnsName>{interfaces}{tagged()}"
+    server.script("DescribeInstances", instances(item))
+    (one,) = cloud_at(server.url).instances(NONE).owned
+    assert one.addresses == {"10.0.0.7", "10.0.0.8", "10.9.0.7", "2001:db8::7"}
+
+
+@pytest.mark.parametrize("moment", ["2026-03-01T12:00:00.000Z", "2026-03-01T14:00:00+02:00", "1772366400"])
+def test_launch_times_of_any_spelling_are_epoch_seconds(server: EC2Server, moment: str) -> None:
+    server.script(
+        "DescribeInstances", instances(f"<instanceId>i-1</instanceId><launchTime>{moment}</launchTime>")
+    )
+    (one,) = cloud_at(server.url).instances(frozenset({"i-1"})).owned
+    assert one.launched_at == 1772366400.0
+
+
+# --------------------------------------------------------------------------- launch
+
+
+def test_a_launch_says_all_that_makes_it_ours_and_ends_with_its_machine(server: EC2Server) -> None:
+    server.script("RunInstances", MADE)
+    made = cloud_at(server.url, user_data=b"#!/bin/sh\n").launch(intent(2))
+    (sent,) = server.asked("RunInstances")
+    assert [one.id for one in made] == ["i-1", "i-2"]
+    assert {(one.pool, one.intent, one.token, one.head) for one in made} == {
+        ("ec2", "i1", intent().token, OWNER.head)
+    }
+    assert (sent["MinCount"], sent["MaxCount"], sent["ClientToken"]) == ("1", "2", intent().token)
+    assert sent["InstanceInitiatedShutdownBehavior"] == "terminate"
+    for number, kind in (("1", "instance"), ("2", "volume")):
+        prefix = f"TagSpecification.{number}."
+        assert sent[prefix + "ResourceType"] == kind
+        keys = {
+            sent[key]: sent[key[:-3] + "Value"]
+            for key in sent
+            if key.startswith(prefix) and key.endswith("Key")
+        }
+        assert keys == {
+            "Name": "cms-ec2-i1",
+            "elastiq:cluster": "cms",
+            "elastiq:head": OWNER.head,
+            "elastiq:pool": "ec2",
+            "elastiq:intent": "i1",
+        }
+
+
+@pytest.mark.parametrize(
+    ("rule", "kind", "nothing"),
+    [
+        (error("InsufficientInstanceCapacity", "no room", 500), CapacityError, True),
+        (error("Server.InsufficientInstanceCapacity", "no room", 500), CapacityError, True),
+        (error("RequestLimitExceeded", "slow down", 503), ThrottledError, True),
+        (error("InternalError", "oops", 500), TransientError, False),
+        (error("Unavailable", "overloaded", 503), TransientError, False),
+        (error("UnknownError", "nova: An unknown error has occurred", 400), TransientError, False),
+        (error("IdempotentParameterMismatch"), TransientError, False),
+        (error("SomethingNew", "never heard of", 400), TransientError, True),
+        (Rule("<html>502</html>", 502, headers=HTML), TransientError, False),
+        (Rule("<html>504</html>", 504, headers=HTML), TransientError, False),
+        (Rule("<html>log in</html>", headers=HTML), TransientError, False),
+        (Rule(""), TransientError, False),
+        (Rule(drop=True), TransientError, False),
+        (Rule(delay_s=1.0), TransientError, False),
+        (answer("RunInstances"), TransientError, False),
+        (answer("RunInstances", "<instancesSet/>"), TransientError, False),
+        (
+            answer("RunInstances", "<instancesSet><item><imageId>a</imageId></item></instancesSet>"),
+            TransientError,
+            False,
+        ),
+    ],
+)
+def test_a_failed_launch_is_sorted_and_never_asked_twice(
+    server: EC2Server, rule: Rule, kind: type[LaunchError], nothing: bool
+) -> None:
+    server.script("RunInstances", rule, MADE)
+    with pytest.raises(LaunchError) as caught:
+        cloud_at(server.url, read_timeout_s=0.5).launch(intent())
+    assert (type(caught.value), caught.value.launched_nothing) == (kind, nothing)
+    assert len(server.asked("RunInstances")) == 1
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:{port}", "http://no-such-host.invalid:{port}"])
+def test_an_endpoint_that_cannot_be_reached_surely_launched_nothing(url: str) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    cloud = cloud_at(url.format(port=port))
+    with pytest.raises(TransientError) as caught:
+        cloud.launch(intent())
+    assert caught.value.launched_nothing
+    with pytest.raises(SourceError):
+        cloud.instances(NONE)
+
+
+def test_a_launch_whose_answer_came_too_late_is_found_by_its_token(moto: EC2Server) -> None:
+    cloud = cloud_at(moto.url, read_timeout_s=1.5)
+    cloud.instances(NONE)
+    late = intent(2, "late")
+    moto.script("DescribeImages", NO_IMAGE)
+    moto.script("RunInstances", Rule(effect=True, delay_s=2.5))
+    with pytest.raises(TransientError) as caught:
+        cloud.launch(late)
+    assert not caught.value.launched_nothing
+    deadline = time.monotonic() + 20
+    while not cloud.find(late) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert len(cloud.find(late)) == 2
+    assert cloud.find(intent(2, "other")) == ()
+
+
+def test_an_ambiguous_network_is_told_as_it_is(server: EC2Server) -> None:
+    message = "Multiple possible networks found, use a Network ID to be more specific."
+    server.script("RunInstances", error("NetworkAmbiguous", message), error("Conflict", message, 409))
+    cloud = cloud_at(server.url)
+    for code in ("NetworkAmbiguous", "Conflict"):
+        with pytest.raises(ConfigurationError) as caught:
+            cloud.launch(intent())
+        assert f"{code}: {message[:-1]}" in str(caught.value)
+        assert "set subnet_id or network_interfaces" in str(caught.value)
+        assert "quota" not in str(caught.value)
+
+
+def test_neither_secrets_nor_user_data_come_back_in_an_error(server: EC2Server) -> None:
+    data = (
+        b"#!/bin/sh\necho TOKEN=abcdefgh > /etc/x; echo this is long enough to be taken for an encoded word\n"
+    )
+    encoded = "IyEvYmluL3NoCmVjaG8gVE9LRU49YWJjZGVmZ2ggPiAvZXRjL3g7IGVjaG8g"
+    words = f"bad {KEYS['aws_secret_access_key']} in {encoded} and {data.decode()} as sent"
+    server.script("RunInstances", error("InvalidParameterValue", words))
+    with pytest.raises(ConfigurationError) as caught:
+        cloud_at(server.url, user_data=data).launch(intent())
+    text = str(caught.value) + repr(caught.value) + str(caught.value.__cause__)
+    assert caught.value.__cause__ is None and caught.value.__suppress_context__
+    for secret in (KEYS["aws_secret_access_key"], encoded, "abcdefgh"):
+        assert secret not in text
+
+
+def test_a_wrong_parameter_of_ours_is_told_without_its_value() -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        cloud_at("http://127.0.0.1:9", user_data=b"#!/bin/sh s3cr3t", image_id=None, key_name=["no"]).launch(
+            intent()
+        )
+    assert "ParamValidationError" in str(caught.value)
+    assert "s3cr3t" not in str(caught.value)
+
+
+# ---- extras that a cloud refuses
+
+
+def test_a_cloud_that_refuses_tags_is_asked_without_them_next_time(server: EC2Server) -> None:
+    cloud = cloud_at(server.url)
+    server.script(
+        "RunInstances", error("UnknownParameter", "The parameter TagSpecification is not recognized"), MADE
+    )
+    with pytest.raises(TransientError, match="without tags from now on") as caught:
+        cloud.launch(intent())
+    assert caught.value.launched_nothing
+    assert not cloud.capabilities.tags and cloud.capabilities.find
+    assert len(cloud.launch(intent(name="i2"))) == 2
+    first, second = server.asked("RunInstances")
+    assert "TagSpecification.1.ResourceType" in first
+    assert not any(key.startswith("TagSpecification") for key in second)
+    assert first["ClientToken"] != second["ClientToken"]
+    with pytest.raises(UnsupportedError):
+        cloud.adopt(["i-1"])
+
+
+def test_without_tags_the_token_says_what_is_ours(server: EC2Server) -> None:
+    item = f"<instanceId>i-1</instanceId><clientToken>{intent().token}</clientToken>{RUNNING}"
+    server.script("DescribeInstances", instances(item), instances(item))
+    cloud = cloud_at(server.url)
+    assert [one.id for one in cloud.instances(NONE).owned] == ["i-1"]
+    assert [one.id for one in cloud.find(intent())] == ["i-1"]
+
+
+def test_only_the_refused_extra_is_left_out(server: EC2Server) -> None:
+    cloud = cloud_at(server.url)
+    server.script(
+        "RunInstances",
+        error("InvalidParameterValue", "'volume' is not a valid taggable resource type for this operation."),
+        error("Unsupported", "InstanceInitiatedShutdownBehavior is not supported"),
+        MADE,
+    )
+    for number in range(2):
+        with pytest.raises(TransientError):
+            cloud.launch(intent(name=f"i{number}"))
+    cloud.launch(intent(name="i9"))
+    last = server.asked("RunInstances")[-1]
+    assert cloud.capabilities.tags
+    assert last["TagSpecification.1.ResourceType"] == "instance"
+    assert "TagSpecification.2.ResourceType" not in last
+    assert "InstanceInitiatedShutdownBehavior" not in last
+
+
+def test_refusals_come_to_an_end(server: EC2Server) -> None:
+    cloud = cloud_at(server.url)
+    refusal = error("UnknownParameter", "An unknown parameter was supplied")
+    server.script("RunInstances", *[refusal] * 3)
+    kinds = []
+    for number in range(3):
+        with pytest.raises(LaunchError) as caught:
+            cloud.launch(intent(name=f"i{number}"))
+        kinds.append(type(caught.value))
+    assert kinds == [TransientError, ConfigurationError, ConfigurationError]
+
+
+def test_a_wrong_tag_of_the_users_does_not_cost_ours(server: EC2Server) -> None:
+    cloud = cloud_at(server.url, tags={"a": "b"})
+    server.script("RunInstances", error("InvalidParameterValue", "Value ( a ) for parameter key is invalid."))
+    with pytest.raises(ConfigurationError):
+        cloud.launch(intent())
+    assert cloud.capabilities.tags
+
+
+def test_what_the_configuration_asks_for_is_never_left_out(server: EC2Server) -> None:
+    cloud = cloud_at(server.url, imds_v2="required")
+    server.script(
+        "RunInstances", error("UnknownParameter", "The parameter MetadataOptions is not recognized")
+    )
+    with pytest.raises(ConfigurationError, match="check imds_v2"):
+        cloud.launch(intent())
+
+
+# ---- the image
+
+
+def image(*devices: tuple[str, str, int]) -> Rule:
+    items = "".join(
+        f"<item><deviceName>{name}</deviceName><ebs><volumeSize>{size}</volumeSize>"
+        f"<deleteOnTermination>{ends}</deleteOnTermination></ebs></item>"
+        for name, ends, size in devices
+    )
+    return answer(
+        "DescribeImages",
+        "<imagesSet><item><imageId>ami-12c6146b</imageId><imageState>available</imageState>"
+        "<rootDeviceName>/dev/xvda</rootDeviceName>"
+        f"<blockDeviceMapping>{items}</blockDeviceMapping></item></imagesSet>",
+    )
+
+
+def volumes(sent: dict[str, str]) -> dict[str, tuple[str, str]]:
+    found = {}
+    for key, name in sent.items():
+        if key.startswith("BlockDeviceMapping") and key.endswith("DeviceName"):
+            ebs = key.replace("DeviceName", "Ebs.")
+            found[name] = (sent.get(ebs + "VolumeSize", ""), sent.get(ebs + "DeleteOnTermination", ""))
+    return found
+
+
+def test_volumes_that_would_outlive_their_instance_end_with_it(bare: EC2Server) -> None:
+    bare.script("DescribeImages", image(("/dev/xvda", "true", 8), ("/dev/sdb", "false", 100)))
+    bare.script("RunInstances", MADE, MADE)
+    cloud = cloud_at(bare.url)
+    cloud.launch(intent())
+    cloud.launch(intent(name="i2"))
+    assert [volumes(sent) for sent in bare.asked("RunInstances")] == [{"/dev/sdb": ("100", "true")}] * 2
+    assert len(bare.asked("DescribeImages")) == 1
+
+
+def test_the_root_disk_gets_its_size_by_the_images_device_name(bare: EC2Server) -> None:
+    bare.script("DescribeImages", image(("/dev/xvda", "true", 8)))
+    bare.script("RunInstances", MADE)
+    cloud_at(bare.url, root_disk_gb=50).launch(intent())
+    assert volumes(bare.asked("RunInstances")[0]) == {"/dev/xvda": ("50", "true")}
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        error("UnauthorizedOperation", "no", 403),
+        error("InvalidAction", "what?"),
+        Rule("<html/>", headers=HTML),
+        NO_IMAGE,
+    ],
+)
+def test_a_launch_does_not_fail_because_the_image_is_not_told(bare: EC2Server, rule: Rule) -> None:
+    bare.script("DescribeImages", rule)
+    bare.script("RunInstances", MADE, MADE)
+    cloud = cloud_at(bare.url)
+    assert cloud.launch(intent()) and cloud.launch(intent(name="i2"))
+    assert len(bare.asked("DescribeImages")) == 1
+
+
+def test_an_image_that_is_not_told_for_now_launches_nothing_yet(bare: EC2Server) -> None:
+    bare.script("DescribeImages", *[Rule("", 500)] * 3)
+    cloud = cloud_at(bare.url)
+    with pytest.raises(TransientError) as caught:
+        cloud.launch(intent())
+    assert caught.value.launched_nothing
+    assert bare.asked("RunInstances") == []
+
+
+# --------------------------------------------------------------------------- terminate
+
+ENDED = "<instancesSet>%s</instancesSet>"
+ENDING = "<currentState><code>32</code><name>shutting-down</name></currentState>"
+ITEM = f"<item><instanceId>%s</instanceId>{ENDING}</item>"
+
+
+def outcomes(server: EC2Server, *ids: str) -> list[EndOutcome]:
+    answers = cloud_at(server.url).terminate(ids)
+    assert list(answers) == list(dict.fromkeys(ids))
+    return [found.outcome for found in answers.values()]
+
+
+def test_a_named_instance_ends_and_one_that_is_not_named_is_asked_again(server: EC2Server) -> None:
+    server.script("TerminateInstances", answer("TerminateInstances", ENDED % (ITEM % "i-1")))
+    assert outcomes(server, "i-1", "i-2", "i-1") == [EndOutcome.ENDING, EndOutcome.FAILED]
+
+
+@pytest.mark.parametrize(
+    ("inner", "outcome"),
+    [
+        ("<return>true</return>", EndOutcome.ENDING),  # old nova
+        (f"<return>false</return>{ENDED % ''}", EndOutcome.FAILED),  # Eucalyptus
+        (ENDED % "", EndOutcome.FAILED),
+        ("", EndOutcome.FAILED),
+    ],
+)
+def test_an_answer_that_names_nobody_counts_only_if_it_says_true(
+    server: EC2Server, inner: str, outcome: EndOutcome
+) -> None:
+    server.script("TerminateInstances", answer("TerminateInstances", inner))
+    assert outcomes(server, "i-1", "i-2") == [outcome, outcome]
+
+
+def test_a_login_page_ends_nothing(server: EC2Server) -> None:
+    server.script("TerminateInstances", Rule("<html/>", headers=HTML))
+    assert outcomes(server, "i-1") == [EndOutcome.FAILED]
+
+
+@pytest.mark.parametrize(
+    "code", ["InvalidInstanceID.NotFound", "InvalidInstanceID.Malformed", "InstanceNotFound"]
+)
+def test_one_bad_id_does_not_spoil_the_others(server: EC2Server, code: str) -> None:
+    server.script(
+        "TerminateInstances",
+        error(code, "The instance ID 'i-2' does not exist"),
+        answer("TerminateInstances", ENDED % (ITEM % "i-1")),
+        error(code, "The instance ID 'i-2' does not exist"),
+        error(
+            "OperationNotPermitted", "The instance 'i-3' may not be terminated. disableApiTermination is set"
+        ),
+        error("UnauthorizedOperation", "not this one", 403),
+    )
+    cloud = cloud_at(server.url)
+    answers = cloud.terminate(["i-1", "i-2", "i-3", "i-4"])
+    assert [answers[one].outcome for one in ("i-1", "i-2", "i-3", "i-4")] == [
+        EndOutcome.ENDING,
+        EndOutcome.NOT_FOUND,
+        EndOutcome.FAILED,
+        EndOutcome.FAILED,
+    ]
+    assert "disableApiTermination" in answers["i-3"].detail
+
+
+def test_a_fault_of_the_way_is_no_reason_to_ask_singly(server: EC2Server) -> None:
+    server.script("TerminateInstances", *[Rule("", 503)] * 3)
+    with pytest.raises(SourceError):
+        cloud_at(server.url).terminate(["i-1", "i-2"])
+    assert len(server.requests) == 3
+    server.script("TerminateInstances", error("AuthFailure", status=401))
+    with pytest.raises(AuthError):
+        cloud_at(server.url).terminate(["i-1", "i-2"])
+    assert len(server.requests) == 4
+
+
+def test_many_are_ended_in_batches(server: EC2Server) -> None:
+    ids = [f"i-{number}" for number in range(150)]
+    batches = (ids[:100], ids[100:])
+    server.script(
+        "TerminateInstances",
+        *[answer("TerminateInstances", ENDED % "".join(ITEM % one for one in batch)) for batch in batches],
+    )
+    assert set(outcomes(server, *ids)) == {EndOutcome.ENDING}
+    assert [sum(key.startswith("InstanceId") for key in sent) for sent in server.requests] == [100, 50]
+
+
+def test_what_a_first_batch_did_is_told_even_if_the_second_fails(server: EC2Server) -> None:
+    ids = [f"i-{number}" for number in range(101)]
+    done = answer("TerminateInstances", ENDED % "".join(ITEM % one for one in ids[:100]))
+    server.script("TerminateInstances", done, *[Rule("", 503)] * 3)
+    assert outcomes(server, *ids) == [EndOutcome.ENDING] * 100 + [EndOutcome.FAILED]
+
+
+# --------------------------------------------------------------------------- problems, adopt, checks
+
+
+def statuses(*items: str) -> Rule:
+    listed = "".join(f"<item>{item}</item>" for item in items)
+    return answer("DescribeInstanceStatus", f"<instanceStatusSet>{listed}</instanceStatusSet>")
+
+
+def test_impaired_and_retiring_instances_are_problems(server: EC2Server) -> None:
+    ok = (
+        "<systemStatus><status>ok</status></systemStatus><instanceStatus><status>ok</status></instanceStatus>"
+    )
+    server.script(
+        "DescribeInstanceStatus",
+        statuses(
+            f"<instanceId>i-1</instanceId>{ok}",
+            "<instanceId>i-2</instanceId><systemStatus><status>impaired</status><details><item>"
+            "<name>reachability</name><status>failed</status></item></details></systemStatus>",
+            f"<instanceId>i-3</instanceId>{ok}<eventsSet><item><code>instance-retirement</code>"
+            "<description>The host is degraded</description></item></eventsSet>",
+            f"<instanceId>i-4</instanceId>{ok}<eventsSet><item><code>instance-retirement</code>"
+            "<description>[Completed] The host is degraded</description></item></eventsSet>",
+            "<instanceId>i-foreign</instanceId><systemStatus><status>impaired</status></systemStatus>",
+        ),
+    )
+    assert cloud_at(server.url).problems(["i-1", "i-2", "i-3", "i-4", "i-5"]) == {
+        "i-2": "system status impaired (reachability)",
+        "i-3": "instance-retirement scheduled: The host is degraded",
+    }
+
+
+@pytest.mark.parametrize("code", ["InvalidAction", "UnauthorizedOperation", "UnsupportedOperation"])
+def test_a_cloud_without_instance_status_is_not_asked_again(server: EC2Server, code: str) -> None:
+    cloud = cloud_at(server.url)
+    server.script("DescribeInstanceStatus", error(code, "no"), error(code, "no"))
+    assert cloud.problems(["i-1"]) == {}
+    asked = len(server.requests)
+    assert cloud.problems(["i-1"]) == {}
+    assert len(server.requests) == asked
+    assert not cloud.capabilities.instance_problems
+
+
+def test_an_unknown_status_is_unknown(server: EC2Server) -> None:
+    cloud = cloud_at(server.url)
+    server.script("DescribeInstanceStatus", Rule("<html/>", headers=HTML))
+    with pytest.raises(SourceError):
+        cloud.problems(["i-1"])
+    assert cloud.capabilities.instance_problems
+    assert cloud.problems([]) == {}
+
+
+def test_adopting_writes_our_tags(server: EC2Server) -> None:
+    server.script("CreateTags", answer("CreateTags", "<return>true</return>"))
+    cloud_at(server.url).adopt(["i-1", "i-2"])
+    (sent,) = server.requests
+    assert (sent["ResourceId.1"], sent["ResourceId.2"]) == ("i-1", "i-2")
+    assert {sent["Tag.1.Key"]: sent["Tag.1.Value"], sent["Tag.2.Key"]: sent["Tag.2.Value"]} == {
+        "elastiq:cluster": OWNER.cluster,
+        "elastiq:head": OWNER.head,
+    }
+    server.script("CreateTags", error("InvalidID", "no such thing"))
+    with pytest.raises(SourceError):
+        cloud_at(server.url).adopt(["i-1"])
+
+
+def levels(server: EC2Server) -> dict[str, str]:
+    return {check.name: check.level for check in cloud_at(server.url).checks()}
+
+
+def test_checks_dry_run_a_launch(moto: EC2Server) -> None:
+    before = len(moto.asked("RunInstances"))
+    assert levels(moto) == {"ec2 endpoint": "ok", "image of pool ec2": "ok", "launch in pool ec2": "ok"}
+    assert moto.asked("RunInstances")[before]["DryRun"] == "true"
+
+
+def test_checks_do_not_try_a_launch_where_dry_runs_are_ignored(server: EC2Server) -> None:
+    server.script("DescribeInstances", instances())
+    assert levels(server) == {"ec2 endpoint": "ok", "image of pool ec2": "warning"}
+    assert server.asked("RunInstances") == []
+
+
+def test_checks_end_what_a_cloud_launched_in_a_dry_run(server: EC2Server) -> None:
+    server.script("DescribeInstances", error("DryRunOperation", status=412))
+    server.script("RunInstances", MADE)
+    server.script("TerminateInstances", answer("TerminateInstances"))
+    assert levels(server)["launch in pool ec2"] == "warning"
+    (sent,) = server.asked("TerminateInstances")
+    assert (sent["InstanceId.1"], sent["InstanceId.2"]) == ("i-1", "i-2")
+
+
+@pytest.mark.parametrize(
+    ("code", "level"),
+    [
+        ("UnauthorizedOperation", "error"),
+        ("InvalidKeyPair.NotFound", "error"),
+        ("InstanceLimitExceeded", "warning"),
+    ],
+)
+def test_checks_tell_what_a_launch_would_be_refused_for(server: EC2Server, code: str, level: str) -> None:
+    server.script("DescribeInstances", error("DryRunOperation", status=412))
+    server.script("RunInstances", error(code))
+    assert levels(server)["launch in pool ec2"] == level
+
+
+def test_checks_tell_wrong_credentials_and_a_wrong_endpoint(server: EC2Server) -> None:
+    server.script("DescribeInstances", error("AuthFailure", status=401))
+    assert levels(server) == {"ec2 endpoint": "error"}
+    server.script("DescribeInstances", Rule("<html/>", headers=HTML))
+    assert levels(server) == {"ec2 endpoint": "error"}
+
+
+# --------------------------------------------------------------------------- the way there
+
+
+def test_an_old_api_version_is_sent_and_signed(server: EC2Server) -> None:
+    server.script("DescribeInstances", instances())
+    cloud_at(server.url, api_version="2013-02-01", region="nova").instances(NONE)
+    (sent,), (headers,) = server.requests, server.headers
+    assert sent["Version"] == "2013-02-01"
+    assert "/nova/ec2/aws4_request" in headers["AUTHORIZATION"]
+    body = "&".join(f"{key}={value}" for key, value in sent.items())
+    request = botocore.awsrequest.AWSRequest("POST", server.url + "/", data=body)
+    request.headers["Content-Type"] = "application/x-www-form-urlencoded; charset=utf-8"
+    request.context["timestamp"] = headers["X_AMZ_DATE"]
+    request.headers["X-Amz-Date"] = headers["X_AMZ_DATE"]
+    credentials = botocore.credentials.Credentials(*KEYS.values())
+    signer = botocore.auth.SigV4Auth(credentials, "ec2", "nova")
+    canonical = signer.canonical_request(request)
+    signature = signer.signature(signer.string_to_sign(request, canonical), request)
+    assert headers["AUTHORIZATION"].endswith(f"Signature={signature}")
+
+
+def test_without_a_region_the_endpoints_name_or_a_placeholder_is_signed(
+    server: EC2Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("AWS_DEFAULT_REGION", "AWS_REGION"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_CONFIG_FILE", "/nonexistent")
+    server.script("DescribeInstances", instances())
+    cloud_at(server.url).instances(NONE)
+    assert "/us-east-1/ec2/" in server.headers[0]["AUTHORIZATION"]
+
+
+def test_without_keys_botos_chain_is_asked(server: EC2Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    none: dict[str, Any] = {"aws_access_key_id": None, "aws_secret_access_key": None}
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIAENV")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "x")
+    server.script("DescribeInstances", instances())
+    cloud_at(server.url, **none).instances(NONE)
+    assert "Credential=AKIAENV/" in server.headers[0]["AUTHORIZATION"]
+    monkeypatch.delenv("AWS_ACCESS_KEY_ID")
+    monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    for name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE", "BOTO_CONFIG"):
+        monkeypatch.setenv(name, "/nonexistent")
+    with pytest.raises(AuthError, match="NoCredentialsError"):
+        cloud_at(server.url, **none).instances(NONE)
+    with pytest.raises(AuthError) as caught:
+        cloud_at(server.url, **none).launch(intent())
+    assert caught.value.launched_nothing
+
+
+def test_requests_go_through_the_proxy(server: EC2Server) -> None:
+    server.script("DescribeInstances", instances())
+    cloud_at("http://ec2.cloud.invalid:8773/services/Cloud", proxy=server.url).instances(NONE)
+    assert server.headers[0]["HOST"].startswith("ec2.cloud.invalid")
+
+
+@pytest.mark.filterwarnings("ignore:Unverified HTTPS request")
+def test_a_certificate_is_checked_unless_told_otherwise(tmp_path: object) -> None:
+    from werkzeug.serving import make_ssl_devcert
+
+    certificate, key = make_ssl_devcert(f"{tmp_path}/cert", host="localhost")
+    server = EC2Server(tls=(certificate, key))
+    url = server.url.replace("127.0.0.1", "localhost")
+    server.script("DescribeInstances", instances(), instances())
+    try:
+        with pytest.raises(SourceError, match="ca_bundle"):
+            cloud_at(url).instances(NONE)
+        with pytest.raises(ConfigurationError):
+            cloud_at(url).launch(intent())
+        cloud_at(url, ca_bundle=certificate).instances(NONE)
+        cloud_at(url, verify_ssl=False).instances(NONE)
+    finally:
+        server.close()
+    assert len(server.requests) == 2
