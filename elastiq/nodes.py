@@ -97,6 +97,9 @@ class Node:
     retry_at: float = field(default=0.0, compare=False)
     failures: int = field(default=0, compare=False)
     was_busy: bool = field(default=False, compare=False)
+    clocks_stored: float = field(
+        default=0.0, compare=False
+    )  # what the clocks said when they were stored last
 
     @property
     def name(self) -> str:
@@ -126,6 +129,7 @@ class Registry:
         self.touched: dict[str, Node] = {}  # changed since last stored
         self.learned: dict[tuple[str, str], Resources] = {}
         self.strangers: dict[str, Stranger] = {}  # workers that are no node of ours, by name
+        self.ended: set[str] = set()  # workers of nodes that are gone: their ads outlive them for a while
         self.stranger_numbers: dict[str, int] = {}  # those of an earlier run
         self._last_number = 0
 
@@ -189,6 +193,8 @@ class Registry:
             self.nodes.pop(node.id, None)
             if node.instance_id:
                 self._by_instance.pop(node.instance_id, None)
+            if node.worker:
+                self.ended.add(node.worker)
         return True
 
     def count(self, pool: Optional[str] = None, states: Optional[frozenset[State]] = None) -> int:

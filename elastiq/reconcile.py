@@ -17,6 +17,16 @@ from elastiq.nodes import JOINED, TO_COME, Node, Registry, State, Stranger
 CLOCK_SKEW_S = 300.0
 # A listing may lag behind; so many complete ones in a row without an instance are believed.
 LISTINGS_BEFORE_GONE = 3
+# The clocks of a node are stored this often: so much of them a restart may cost.
+STORED_EVERY_S = 60.0
+# What an instance that nobody knew is taken over as; it is no boot of ours.
+FOUND_AS = {
+    InstanceState.SHUTTING_DOWN: State.TERMINATING,
+    InstanceState.STOPPING: State.FAILED,
+    InstanceState.STOPPED: State.FAILED,
+    InstanceState.ERROR: State.FAILED,
+    InstanceState.RUNNING: State.BOOTING,
+}
 
 
 # --------------------------------------------------------------------------- the cloud's side
@@ -38,9 +48,8 @@ def take_instances(
                 continue  # ended ones linger in listings for an hour
             node = _found(registry, site, instance, wall)
             node.listed_by = began + grace_s
-            notices.append(
-                f"{instance.id} carries our tags and was not known: taken over as {node.state.value}"
-            )
+            known_as = f"taken over as {node.state.value}"
+            notices.append(f"{instance.id} carries our tags and was not known: {known_as}")
         _update(registry, node, instance, wall)
     for node in [n for n in registry if n.site == site and n.instance_id and n.instance_id not in listed]:
         _not_listed(registry, node, began, wall)
@@ -64,7 +73,7 @@ def _found(registry: Registry, site: str, instance: Instance, wall: float) -> No
             id=instance.id,
             pool=instance.pool,
             site=site,
-            state=State.PENDING,
+            state=FOUND_AS.get(instance.state, State.PENDING),
             flavour=instance.flavour,
             intent=instance.intent,
             instance_id=instance.id,
@@ -130,22 +139,32 @@ class Matches:
 def match(registry: Registry, workers: Iterable[Worker]) -> Matches:
     """Join workers to live nodes. Where two claim one node, the one that runs something wins: it is
     never wrong to think a machine busy."""
-    by_address = {a: n for n in registry for a in n.addresses if n.state is not State.GONE}
+    by_address: dict[str, list[Node]] = {}
+    # A recycled address is that of the machine which was launched last, not of one that is being ended.
+    for node in sorted(registry, key=lambda n: (n.state is State.TERMINATING, -n.number)):
+        for address in node.addresses:
+            by_address.setdefault(address, []).append(node)
     by_node: dict[str, Worker] = {}
     strangers: list[Worker] = []
     for worker in workers:
-        node: Optional[Node] = None
         if worker.instance_id:
-            node = registry.by_instance(worker.instance_id)
+            claimed = registry.by_instance(worker.instance_id)
+            candidates = [claimed] if claimed else []
         else:
-            node = next((by_address[a] for a in sorted(worker.addresses) if a in by_address), None)
-        if node is None or _stale(worker, node):
+            candidates = [n for a in sorted(worker.addresses) for n in by_address.get(a, ())]
+        found = next((n for n in candidates if not _stale(worker, n)), None)
+        if found is None:
             strangers.append(worker)
-            continue
-        before = by_node.get(node.id)
-        if before is None or before.state is WorkerState.IDLE:
-            by_node[node.id] = worker
+        elif found.id not in by_node or _activity(worker) > _activity(by_node[found.id]):
+            by_node[found.id] = worker
     return Matches(by_node, tuple(strangers))
+
+
+def _activity(worker: Worker) -> int:
+    """Orders the ads of one machine: what speaks most against ending it comes last."""
+    if worker.jobs or worker.state is WorkerState.BUSY:
+        return 3
+    return {WorkerState.IDLE: 0, WorkerState.DRAINED: 1}.get(worker.state, 2)
 
 
 def _stale(worker: Worker, node: Node) -> bool:
@@ -175,7 +194,22 @@ def take_workers(
             _seen(registry, node, worker, observed_s if settled else 0.0, wall, head_mark)
         else:
             _not_seen(registry, node, settled, observed_s, wall)
-    _take_strangers(registry, matches.strangers, settled, observed_s, explain)
+    _store_clocks(registry)
+    ours = {worker.name for worker in matches.by_node.values()}
+    registry.ended -= ours
+    if settled:
+        registry.ended &= {worker.name for worker in seen.workers}
+    strangers = [worker for worker in matches.strangers if worker.name not in registry.ended]
+    known = {name: stranger for name, stranger in registry.strangers.items() if name not in ours}
+    _take_strangers(registry, known, strangers, settled, observed_s, explain)
+
+
+def _store_clocks(registry: Registry) -> None:
+    for node in registry:
+        minute = (node.idle_s + node.boot_s + node.lost_s) // STORED_EVERY_S
+        if minute != node.clocks_stored:
+            node.clocks_stored = minute
+            registry.touched[node.id] = node
 
 
 def _seen(
@@ -193,7 +227,8 @@ def _seen(
     node.lost_s = 0.0
     if node.joined_at is None:
         node.joined_at = wall
-    if node.flavour or node.pool:
+    # While a worker starts, its slots appear one by one: what it offers is what two reads say alike.
+    if before is not None and before.total == worker.total:
         registry.learn(node, worker.total)
     if started or worker.jobs or worker.state is WorkerState.BUSY:
         node.was_busy = True
@@ -235,12 +270,12 @@ def _not_seen(registry: Registry, node: Node, settled: bool, observed_s: float, 
 
 def _take_strangers(
     registry: Registry,
+    known: dict[str, Stranger],
     strangers: Iterable[Worker],
     settled: bool,
     observed_s: float,
     explain: dict[str, str],
 ) -> None:
-    known = registry.strangers
     now: dict[str, Stranger] = {} if settled else dict(known)
     for worker in strangers:
         before = known.get(worker.name)
