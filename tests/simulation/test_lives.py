@@ -21,7 +21,7 @@ from elastiq.interfaces import (
 from elastiq.settings import Settings
 from elastiq.simulation.cluster import Cluster
 from elastiq.simulation.faults import NEVER, Call, Faults, PlannedFaults, T
-from elastiq.simulation.model import JobState, Machine, SimWorker
+from elastiq.simulation.model import Machine, SimWorker
 
 ONE_CPU = Resources(cpus=1, memory_mb=1000)
 FLAVOURS = {
@@ -251,6 +251,8 @@ def test_a_worker_that_dies_idle_is_replaced_and_its_machine_ends() -> None:
     life.run(60.0)
     (machine,) = life.present()
     life.world.crash(life.workers()[0])
+    life.run(290.0)
+    assert life.world.tally.terminations == 0
     assert life.run_until(lambda: machine.ended, HOUR_S), life.story()
     assert life.run_until(lambda: len(life.workers()) == 1, HOUR_S)
     assert life.broken == []
@@ -380,6 +382,39 @@ def test_a_drain_that_fails_without_effect_is_tried_again() -> None:
     life.finish()
 
 
+def test_where_nothing_can_be_drained_only_a_look_begun_after_the_decision_counts() -> None:
+    """The queue comes back while a read of the workers is on its way that still saw them idle."""
+
+    class LateLook(Faults):
+        queue_down = late = False
+
+        def apply(self, call: Call, work: Callable[[], T], delay_answer: Callable[[float], None]) -> T:
+            if call.name == "jobs" and self.queue_down:
+                raise SourceError("down")
+            answer = work()
+            if call.name == "workers" and self.late:
+                self.late = self.queue_down = False
+                delay_answer(40.0)
+                life.world.start(life.world.submit(ONE_CPU, 5000.0), life.workers()[0])
+            return answer
+
+    faults = LateLook()
+    life = Life(faults=faults)
+    life.begin()
+    assert life.daemon is not None
+    life.daemon.core.batch.can_drain = False
+    life.submit(1, length_s=100.0)
+    assert life.run_until(life.all_done, HOUR_S)
+    faults.queue_down = True
+    life.run(IDLE_S + 200.0)
+    assert life.world.tally.terminations == 0
+    faults.late = True
+    life.run(200.0)
+    assert not faults.late
+    life.finish()
+    assert life.world.tally.done == 2
+
+
 def test_somebody_elses_drain_is_neither_followed_by_an_end_nor_undone() -> None:
     life = Life()
     life.begin()
@@ -484,6 +519,36 @@ def test_a_killed_daemon_resumes_from_its_store(tmp_path: Path, at_s: float) -> 
     assert (life.world.tally.done, life.world.tally.launches) == (12, 3)
 
 
+@pytest.mark.parametrize("lost", [True, False], ids=["the request was lost", "it launched"])
+@pytest.mark.parametrize("kill_after_s", [0.0, 5.0])
+def test_a_daemon_killed_around_its_launch_launches_nothing_twice_and_never_waits_for_ever(
+    tmp_path: Path, lost: bool, kill_after_s: float
+) -> None:
+    class KilledInLaunch(Faults):
+        killed = False
+
+        def apply(self, call: Call, work: Callable[[], T], delay_answer: Callable[[float], None]) -> T:
+            if call.name != "launch" or self.killed:
+                return work()
+            self.killed = True
+            life.events.after(kill_after_s, life.events.stop)
+            if lost:
+                raise TransientError("connection reset")
+            return work()
+
+    faults = KilledInLaunch()
+    life = Life(faults=faults, store_path=str(tmp_path / "state.sqlite"))
+    life.start_daemon()
+    life.submit(16)
+    life.events.run()
+    assert faults.killed
+    life.kill_daemon()
+    life.run(10.0)
+    life.start_daemon()
+    life.finish()
+    assert (life.world.tally.done, life.world.tally.launches) == (16, 4)
+
+
 def test_a_daemon_killed_every_minute_launches_nothing_twice_and_forgets_nothing(tmp_path: Path) -> None:
     life = Life(seed=5, store_path=str(tmp_path / "state.sqlite"))
     life.start_daemon()
@@ -577,9 +642,24 @@ def test_a_source_that_fails_for_hours_ends_nothing_and_all_goes_on_when_it_is_b
     life.finish()
 
 
-def test_jobs_that_were_done_are_done(tmp_path: Path) -> None:
-    life = Life()
-    job = life.world.submit(ONE_CPU, 60.0)
+@pytest.mark.parametrize("name", ["jobs", "workers"])
+def test_an_answer_in_part_ends_nothing(name: str) -> None:
+    class InPart(Faults):
+        in_part = False
+
+        def apply(self, call: Call, work: Callable[[], T], delay_answer: Callable[[float], None]) -> T:
+            answer: Any = work()
+            if self.in_part and call.name == name:
+                answer = replace(answer, missing=("another",))
+            return answer  # type: ignore[no-any-return]
+
+    faults = InPart()
+    life = Life(faults=faults)
     life.begin()
+    life.submit(4)
+    assert life.run_until(lambda: life.world.running() == 4, HOUR_S)
+    faults.in_part = True
+    life.run(5 * HOUR_S)
+    assert (life.world.tally.done, life.world.tally.terminations) == (4, 0)
+    faults.in_part = False
     life.finish()
-    assert job.state is JobState.DONE
