@@ -1,0 +1,293 @@
+"""HTCondor's commands as one small program over a file: they print what the real ones (23.9) print.
+
+Imported, it is the bench (`FakePool`); executed under the name of a command, it is that command.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import stat
+import sys
+import time
+from pathlib import Path
+from typing import Any, Optional
+
+TOOLS = ("condor_q", "condor_status", "condor_drain", "condor_ping", "condor_advertise")
+MEMORY_BY_DEFAULT = "/Expr(ifthenelse(MemoryUsage isnt undefined,MemoryUsage,(ImageSize + 1023) / 1024))/"
+REQUIREMENTS = '/Expr((TARGET.Arch == "X86_64") && (TARGET.Disk >= RequestDisk) && (TARGET.HasFileTransfer))/'
+
+
+class FakePool:
+    """The state of a pool in ``folder``, and the commands that show it in ``folder/bin``."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.bin = folder / "bin"
+        self.bin.mkdir(parents=True)
+        for tool in TOOLS:
+            path = self.bin / tool
+            path.write_text(f'#!/bin/sh\nexec {sys.executable} -I -S {__file__} {folder} {tool} "$@"\n')
+            path.chmod(path.stat().st_mode | stat.S_IXUSR)
+        self.state: dict[str, Any] = {
+            "schedds": ["head"],
+            "dead": [],
+            "jobs": [],
+            "workers": {},
+            "collector": {"StatsLifetime": 5000, "StatsLastUpdateTime": 100_000, "LastHeardFrom": 100_000},
+            "may_drain": True,
+            "may_advertise": True,
+            "knows_reason": True,
+            "updates_ads": True,
+        }
+        self.save()
+
+    def save(self) -> None:
+        write_state(self.folder, self.state)
+
+    def load(self) -> dict[str, Any]:
+        self.state = read_state(self.folder)
+        return self.state
+
+    def once(self, kind: str, what: str) -> None:
+        """Let the next call of this kind misbehave: fail, garble, hang, flood, silent, denied, latin1."""
+        (self.folder / f"next-{kind}").write_text(what)
+
+    def calls(self, tool: str) -> list[list[str]]:
+        """The arguments of every call of a command so far."""
+        log = self.folder / "calls"
+        lines = log.read_text().splitlines() if log.exists() else []
+        return [argv[1:] for argv in map(json.loads, lines) if argv[0] == tool]
+
+    def submit(
+        self, count: int = 1, status: int = 1, host: str = "", schedd: str = "head", **ad: Any
+    ) -> None:
+        """Put jobs of a user (not of the one who asks) into a queue."""
+        state = self.load()
+        for _ in range(count):
+            job = {
+                "JobStatus": status,
+                "JobUniverse": 5,
+                "RequestCpus": 1,
+                "RequestMemory": MEMORY_BY_DEFAULT,
+            }
+            job.update({"RequestDisk": "/Expr(DiskUsage)/", "Requirements": REQUIREMENTS, **ad})
+            state["jobs"].append({"schedd": schedd, "owner": "somebody", "host": host, "ad": job})
+        self.save()
+
+    def add_worker(self, name: str, address: str, cpus: float = 4, memory_mb: float = 8192) -> None:
+        self.load()["workers"][name] = {
+            "address": address,
+            "cpus": cpus,
+            "memory": memory_mb,
+            "slots": [],
+            "drain": None,
+            "shown_drain": None,
+            "starts": 0,
+            "retirement": 10**7,
+        }
+        self.save()
+
+    def start_job(self, worker: str, cpus: float = 1) -> None:
+        self.submit(status=2, host=f"slot1_1@{worker}", RequestCpus=cpus)
+        of = self.state["workers"][worker]
+        of["slots"].append(cpus)
+        of["starts"] += 1
+        self.save()
+
+
+def read_state(folder: Path) -> dict[str, Any]:
+    state: dict[str, Any] = json.loads((folder / "state.json").read_text())
+    return state
+
+
+def write_state(folder: Path, state: dict[str, Any]) -> None:
+    new = folder / f"state.{os.getpid()}"
+    new.write_text(json.dumps(state))
+    new.replace(folder / "state.json")
+
+
+# --------------------------------------------------------------------------- the commands
+
+
+class Command:
+    def __init__(self, folder: Path, tool: str, args: list[str]) -> None:
+        self.folder, self.tool, self.args = folder, tool, args
+        self.state = read_state(folder)
+        self.constraint = self.value("-constraint")
+        with open(folder / "calls", "a") as log:
+            log.write(json.dumps([tool, *args]) + "\n")
+
+    def value(self, option: str) -> str:
+        return self.args[self.args.index(option) + 1] if option in self.args else ""
+
+    def kind(self) -> str:
+        if self.tool == "condor_q":
+            return "jobs" if "-group-by" in self.args else "jobs_recorded_on"
+        if self.tool == "condor_status":
+            if "-schedd" in self.args:
+                return "schedds"
+            return "lookup" if "Machine ==" in self.constraint else "workers"
+        if self.tool == "condor_drain":
+            return "undrain" if "-cancel" in self.args else "drain"
+        return self.tool
+
+    def run(self) -> int:
+        self.misbehave()
+        answer = {
+            "condor_q": self.condor_q,
+            "condor_status": self.condor_status,
+            "condor_drain": self.condor_drain,
+            "condor_ping": lambda: 0 if self.state["may_drain"] else 1,
+            "condor_advertise": self.condor_advertise,
+        }[self.tool]()
+        return answer
+
+    def misbehave(self) -> None:
+        order = self.folder / f"next-{self.kind()}"
+        taken = self.folder / f"taken-{os.getpid()}"
+        try:
+            order.rename(taken)
+        except FileNotFoundError:
+            return
+        what = taken.read_text()
+        if what == "hang":
+            time.sleep(300)
+        if what == "flood":
+            while True:
+                os.write(1, b"[{}]" * 100_000)
+        if what == "silent":
+            sys.exit(0)
+        if what == "garble":
+            sys.exit(print("<html><body>Please log in</body></html>"))
+        if what == "fail-with-rows":
+            print('[{"JobCount": 5, "JobStatus": 1, "JobUniverse": 5}]')
+        if what in ("fail", "fail-with-rows"):
+            print(
+                "\n-- Failed to fetch ads from: <10.0.0.1:9618> : head\nSECMAN:2007:Failed to end",
+                file=sys.stderr,
+            )
+            sys.exit(1)
+        raise AssertionError(what)
+
+    def show(self, rows: list[dict[str, Any]]) -> int:
+        """As HTCondor prints a list: nothing at all if there is nothing; bytes above 0x7f as they are."""
+        wanted = {name.lower() for name in self.value("-attributes").split(",")}
+        rows = [
+            {n: v for n, v in row.items() if n.lower() in wanted or n in ("JobCount", "JobIds")}
+            for row in rows
+        ]
+        if any(rows):
+            text = json.dumps([row for row in rows if row], ensure_ascii=False).replace("/Expr(", "\\/Expr(")
+            sys.stdout.buffer.write(text.replace(")/", ")\\/").encode("utf-8", errors="surrogateescape"))
+        return 0
+
+    def condor_q(self) -> int:
+        schedd = self.value("-name") or "head"
+        if schedd in self.state["dead"] or schedd not in self.state["schedds"]:
+            print(
+                f"\n-- Failed to fetch ads from: <10.0.0.9:9618> : {schedd}\nCEDAR:6001:Failed",
+                file=sys.stderr,
+            )
+            return 1
+        everyone = "-allusers" in self.args
+        jobs = [j for j in self.state["jobs"] if j["schedd"] == schedd and (everyone or j["owner"] == "me")]
+        states = {int(found) for found in re.findall(r"JobStatus == (\d+)", self.constraint)}
+        jobs = [j for j in jobs if j["ad"]["JobStatus"] in states]
+        if "-group-by" not in self.args:
+            hosts = re.search(r'regexp\("(.*?)", strcat', self.constraint)
+            assert hosts is not None
+            jobs = [j for j in jobs if re.search(hosts.group(1), j["host"], re.IGNORECASE)]
+            return self.show([{"RemoteHost": j["host"]} for j in jobs])
+        universes = {int(found) for found in re.findall(r"JobUniverse == (\d+)", self.constraint)}
+        groups: dict[str, dict[str, Any]] = {}
+        for number, job in enumerate(j for j in jobs if j["ad"]["JobUniverse"] in universes):
+            one = groups.setdefault(json.dumps(job["ad"], sort_keys=True), {**job["ad"], "JobCount": 0})
+            one["JobCount"] += 1
+            one.setdefault("JobIds", f"{number}.0")
+        return self.show(list(groups.values()))
+
+    def condor_status(self) -> int:
+        if "-schedd" in self.args:
+            return self.show([{"MyType": "Scheduler", "Name": name} for name in self.state["schedds"]])
+        rows = [{"MyType": "Collector", **self.state["collector"]}] if "Collector" in self.constraint else []
+        only = re.search(r'Machine == "(.*?)"', self.constraint)
+        for name, worker in self.state["workers"].items():
+            if only is None or only.group(1).lower() == name.lower():
+                rows += self.slots(name, worker)
+        return self.show(rows)
+
+    def slots(self, name: str, worker: dict[str, Any]) -> list[dict[str, Any]]:
+        drain = worker["shown_drain"]
+        common = {"MyType": "Machine", "Machine": name, "JobStarts": worker["starts"]}
+        common["MyAddress"] = f"<{worker['address']}:9618?addrs={worker['address']}-9618&alias={name}>"
+        if drain is not None:
+            common.update({"Draining": True, "DrainReason": drain} if drain else {"Draining": True})
+        rows = [
+            {**common, "Name": f"slot1@{name}", "SlotType": "Partitionable", "TotalSlotCpus": worker["cpus"]}
+        ]
+        rows[0].update({"State": "Unclaimed" if drain is None else "Drained", "Activity": "Idle"})
+        rows[0].update({"Cpus": worker["cpus"] - sum(worker["slots"]), "Memory": worker["memory"]})
+        rows[0]["TotalSlotMemory"] = worker["memory"]
+        if drain is not None and worker["slots"]:
+            rows[0]["Activity"] = "Retiring"
+        for number, cpus in enumerate(worker["slots"], 1):
+            rows.append({**common, "Name": f"slot1_{number}@{name}", "SlotType": "Dynamic", "Cpus": cpus})
+            rows[-1].update({"State": "Claimed", "Activity": "Busy" if drain is None else "Retiring"})
+        return rows
+
+    def condor_drain(self) -> int:
+        name = self.args[-1].rpartition("@")[2]
+        worker = self.state["workers"].get(name)
+        if worker is None:
+            return self.refuse(f"ERROR: Can't find address for startd {name}")
+        sent = "Attempt to send DRAIN_JOBS to startd <10.0.0.1:9618> failed\n"
+        if not self.state["may_drain"]:
+            user = (
+                'SECMAN: FAILED: Received "DENIED" from server for user elastiq@pool using method IDTOKENS.\n'
+            )
+            return self.refuse(f"{user}{sent}Failed to start DRAIN_JOBS command to slot1@{name}")
+        failure = f"{sent}Received failure from slot1@{name} in response to DRAIN_JOBS request: error code"
+        if "-cancel" in self.args:
+            self.drain_to(worker, None)
+            return 0
+        if "-reason" in self.args and not self.state["knows_reason"]:
+            print("ERROR: unexpected argument: -reason", file=sys.stderr)
+            return 2
+        check = self.value("-check")
+        if worker["slots"] and "RetirementTimeRemaining" in check:
+            least = re.search(r"RetirementTimeRemaining >= (\d+)", check)
+            if least is None or worker["retirement"] < int(least.group(1)):
+                return self.refuse(f"{failure} 10003: Draining check expression is false on slot1_1@{name}.")
+        elif worker["slots"] and 'State =?= "Unclaimed"' in check:
+            return self.refuse(f"{failure} 10003: Draining check expression is false on slot1_1@{name}.")
+        elif worker["slots"]:
+            worker["slots"] = []  # a graceful drain without a check evicts
+        if worker["drain"] is not None:
+            return self.refuse(f"{failure} 10001: Draining already in progress.")
+        self.drain_to(worker, self.value("-reason"))
+        print(f"Sent request to drain the startd <10.0.0.1:9618> with slot1@{name}.")
+        return 0
+
+    def drain_to(self, worker: dict[str, Any], reason: Optional[str]) -> None:
+        worker["drain"] = reason
+        if self.state["updates_ads"]:
+            worker["shown_drain"] = reason
+        write_state(self.folder, self.state)
+
+    def condor_advertise(self) -> int:
+        found = re.search(r'Machine == "(.*?)"', sys.stdin.read())
+        if not self.state["may_advertise"] or found is None:
+            return self.refuse("failed to send classad to <10.0.0.1:9618>")
+        self.state["workers"].pop(found.group(1), None)
+        write_state(self.folder, self.state)
+        return 0
+
+    def refuse(self, text: str) -> int:
+        print(text, file=sys.stderr)
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(Command(Path(sys.argv[1]), sys.argv[2], sys.argv[3:]).run())

@@ -1,0 +1,431 @@
+"""The HTCondor plugin over fake commands that misbehave as the real ones were seen to."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any, Callable
+
+import pytest
+
+from elastiq import command
+from elastiq.interfaces import DrainMode, DrainOutcome, Owner, SourceError, Worker, WorkerState
+from elastiq.plugins.batch.htcondor import HTCondor
+from tests.integration.fake_htcondor import FakePool
+
+HEAD = "0123456789abcdef0123"
+
+
+@pytest.fixture
+def pool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakePool:
+    pool = FakePool(tmp_path / "pool")
+    monkeypatch.setenv("PATH", str(pool.bin), prepend=":")
+    command.reset()
+    return pool
+
+
+def plugin(head: str = HEAD, **values: Any) -> HTCondor:
+    defaults = {option.name: option.default for option in HTCondor.OPTIONS}
+    return HTCondor.from_config({**defaults, "command_timeout_s": 20.0, **values}, Owner("test", head))
+
+
+def change(pool: FakePool, **state: Any) -> None:
+    pool.load().update(state)
+    pool.save()
+
+
+def waiting(batch: HTCondor) -> int:
+    return sum(group.waiting for group in batch.jobs().groups)
+
+
+def the(batch: HTCondor, name: str) -> Worker:
+    (found,) = [worker for worker in batch.workers().workers if worker.name == name]
+    return found
+
+
+CALLS: dict[str, Callable[[HTCondor], Any]] = {
+    "jobs": lambda batch: batch.jobs(),
+    "schedds": lambda batch: batch.jobs(),
+    "workers": lambda batch: batch.workers(),
+    "jobs_recorded_on": lambda batch: batch.jobs_recorded_on(["w1"]),
+    "lookup": lambda batch: batch.drain("w1", DrainMode.IF_IDLE),
+    "drain": lambda batch: batch.drain("w1", DrainMode.IF_IDLE),
+    "undrain": lambda batch: batch.undrain("w1"),
+    "condor_advertise": lambda batch: batch.forget("w1"),
+}
+
+
+# --------------------------------------------------------------------------- failed, hung, flooded, garbled
+
+
+@pytest.mark.parametrize("what", ["fail", "fail-with-rows"])
+@pytest.mark.parametrize("call", CALLS)
+def test_an_exit_code_that_is_not_zero_is_unknown_whatever_was_printed(
+    pool: FakePool, call: str, what: str
+) -> None:
+    pool.add_worker("w1", "10.0.0.1")
+    pool.once(call, what)
+    with pytest.raises(SourceError, match=r"Failed to (fetch|end)") as caught:
+        CALLS[call](plugin())
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("call", ["jobs", "workers", "drain", "undrain"])
+def test_a_command_that_hangs_is_unknown_after_its_deadline(pool: FakePool, call: str) -> None:
+    pool.add_worker("w1", "10.0.0.1")
+    pool.once(call, "hang")
+    began = time.monotonic()
+    with pytest.raises(SourceError, match="did not end within 2 s"):
+        CALLS[call](plugin(command_timeout_s=2.0))
+    assert time.monotonic() - began < 8
+
+
+@pytest.mark.parametrize("call", ["jobs", "workers"])
+def test_a_command_that_floods_is_unknown(pool: FakePool, call: str) -> None:
+    pool.once(call, "flood")
+    with pytest.raises(SourceError, match="wrote more than"):
+        CALLS[call](plugin())
+
+
+@pytest.mark.parametrize("call", ["jobs", "schedds", "workers", "jobs_recorded_on", "lookup"])
+def test_nonsense_with_success_is_unknown(pool: FakePool, call: str) -> None:
+    pool.once(call, "garble")
+    with pytest.raises(SourceError, match="not JSON"):
+        CALLS[call](plugin())
+
+
+def test_a_missing_command_is_unknown_and_named(pool: FakePool) -> None:
+    (pool.bin / "condor_q").unlink()
+    with pytest.raises(SourceError, match=r"condor_q.*cannot be executed"):
+        plugin().jobs()
+
+
+def test_commands_that_were_stopped_are_unknown(pool: FakePool) -> None:
+    command.kill_all()
+    with pytest.raises(SourceError, match="being stopped"):
+        plugin().workers()
+
+
+# --------------------------------------------------------------------------- the queue
+
+
+def test_nothing_printed_at_exit_code_zero_is_an_empty_queue_and_an_empty_pool(pool: FakePool) -> None:
+    pool.once("jobs", "silent")
+    assert plugin().jobs().groups == ()
+    pool.once("workers", "silent")
+    answer = plugin().workers()
+    assert (answer.workers, answer.source_up_s) == ((), 0.0), (
+        "not even the collector itself: it has just begun"
+    )
+
+
+def test_the_jobs_of_all_users_are_seen(pool: FakePool) -> None:
+    pool.submit(7)
+    assert waiting(plugin()) == 7
+    assert all("-allusers" in argv for argv in pool.calls("condor_q"))
+
+
+def test_four_idle_and_two_running_jobs_are_told_apart(pool: FakePool) -> None:
+    pool.submit(4)
+    pool.submit(2, status=2, host="slot1_1@w1")
+    pool.submit(9, status=5)
+    pool.submit(5, JobUniverse=7)
+    (group,) = plugin().jobs().groups
+    assert (group.waiting, group.running, group.requirements) == (4, 2, "")
+
+
+def test_ten_thousand_jobs_are_one_row(pool: FakePool) -> None:
+    pool.submit(10_000)
+    (group,) = plugin().jobs().groups
+    assert group.waiting == 10_000
+
+
+def test_bytes_that_are_not_utf8_do_not_hide_the_jobs(pool: FakePool) -> None:
+    pool.submit(3, Requirements='/Expr(TARGET.Foo == "\udce9")/')
+    (group,) = plugin().jobs().groups
+    assert (group.waiting, group.requirements) == (3, 'TARGET.Foo == "\ufffd"')
+
+
+def test_each_schedd_is_asked_by_its_name_and_their_jobs_add_up(pool: FakePool) -> None:
+    change(pool, schedds=["head", "two"])
+    pool.submit(3)
+    pool.submit(4, schedd="two")
+    assert waiting(plugin()) == 7
+    assert {argv[argv.index("-name") + 1] for argv in pool.calls("condor_q")} == {"head", "two"}
+    assert waiting(plugin(schedds=("two",))) == 4
+
+
+def test_the_schedd_of_this_machine_is_asked_if_the_collector_knows_none(pool: FakePool) -> None:
+    pool.submit(3)
+    pool.once("schedds", "silent")
+    assert waiting(plugin()) == 3
+    assert "-name" not in pool.calls("condor_q")[0]
+
+
+def test_one_dead_schedd_is_missing_and_the_others_count(pool: FakePool) -> None:
+    change(pool, schedds=["head", "two"], dead=["two"])
+    pool.submit(3)
+    jobs = plugin().jobs()
+    assert sum(group.waiting for group in jobs.groups) == 3
+    assert not jobs.complete
+    assert len(jobs.missing) == 1 and jobs.missing[0].startswith("schedd two: condor_q failed")
+
+
+def test_all_schedds_dead_is_unknown(pool: FakePool) -> None:
+    change(pool, schedds=["head", "two"], dead=["head", "two"])
+    with pytest.raises(SourceError, match="condor_q failed"):
+        plugin().jobs()
+
+
+def test_jobs_on_machines_are_unknown_if_one_schedd_does_not_answer(pool: FakePool) -> None:
+    change(pool, schedds=["head", "two"], dead=["two"])
+    with pytest.raises(SourceError):
+        plugin().jobs_recorded_on(["w1"])
+
+
+def test_many_dead_schedds_cost_one_time_out(pool: FakePool) -> None:
+    names = tuple(f"s{number}" for number in range(8))
+    change(pool, schedds=list(names))
+    (pool.bin / "condor_q").write_text("#!/bin/sh\nexec sleep 300\n")
+    began = time.monotonic()
+    with pytest.raises(SourceError, match="did not end"):
+        plugin(schedds=names, command_timeout_s=2.0).jobs()
+    assert time.monotonic() - began < 6
+
+
+def test_the_attributes_of_a_constraint_are_grouped_by(pool: FakePool) -> None:
+    constraint = (
+        'MY.AcctGroup == "a(b) Owner" && regexp("^x", Owner) && TARGET.Foo =!= undefined && JobPrio > 3'
+    )
+    plugin(constraint=constraint).jobs()
+    (argv,) = pool.calls("condor_q")
+    grouped = argv[argv.index("-attributes") + 1].split(",")
+    assert {"JobStatus", "JobUniverse", "RoutedToJobId", "AcctGroup", "Owner", "Foo", "JobPrio"} <= set(
+        grouped
+    )
+    assert not {"x", "a", "b", "regexp", "undefined"} & set(grouped)
+    assert argv[argv.index("-constraint") + 1].endswith(f"&& ({constraint})")
+
+
+def test_the_collector_of_the_configuration_is_asked(pool: FakePool) -> None:
+    pool.add_worker("w1", "10.0.0.1")
+    batch = plugin(pool="cm.example.org:9618")
+    batch.jobs()
+    batch.workers()
+    batch.drain("w1", DrainMode.IF_IDLE)
+    for tool in ("condor_q", "condor_status", "condor_drain"):
+        assert all(argv[:2] == ["-pool", "cm.example.org:9618"] for argv in pool.calls(tool))
+
+
+def test_jobs_are_counted_on_the_machines_asked_for_only(pool: FakePool) -> None:
+    pool.submit(2, status=2, host="slot1_1@w1.example.org")
+    pool.submit(1, status=2, host="slot1_1@w1xexample.org")
+    pool.submit(1, status=2, host="slot1_1@w1.example.org.uk")
+    pool.submit(1, status=2, host="slot1@b@W2.example.org")
+    pool.submit(4, status=1)
+    recorded = plugin().jobs_recorded_on(["w1.example.org", "w2.example.org", "w3.example.org"])
+    assert dict(recorded) == {"w1.example.org": 2, "w2.example.org": 1, "w3.example.org": 0}
+    assert dict(plugin().jobs_recorded_on([])) == {}
+
+
+@pytest.mark.parametrize("name", ['w1" || true || "', "w1 w2", "", "W1", "w1$(x)"])
+def test_a_name_that_is_none_never_gets_into_an_expression(pool: FakePool, name: str) -> None:
+    calls: list[Callable[[], Any]] = [
+        lambda: plugin().drain(name, DrainMode.IF_IDLE),
+        lambda: plugin().undrain(name),
+        lambda: plugin().forget(name),
+        lambda: plugin().jobs_recorded_on([name]),
+    ]
+    for call in calls:
+        with pytest.raises(SourceError, match="no name of a machine"):
+            call()
+    assert pool.calls("condor_status") == pool.calls("condor_q") == pool.calls("condor_drain") == []
+
+
+# --------------------------------------------------------------------------- the workers
+
+
+def test_a_collector_that_was_just_restarted_says_so(pool: FakePool) -> None:
+    fresh = {"StatsLifetime": 3, "StatsLastUpdateTime": 100_000, "LastHeardFrom": 100_000}
+    change(pool, collector=fresh)
+    answer = plugin().workers()
+    assert (answer.workers, answer.source_up_s) == ((), 3.0)
+
+
+def test_workers_and_the_age_of_the_collector_come_in_one_read(pool: FakePool) -> None:
+    pool.add_worker("w1", "10.0.0.1")
+    assert plugin().workers().source_up_s == 5000
+    assert len(pool.calls("condor_status")) == 1
+    assert "MyType" in pool.calls("condor_status")[0][pool.calls("condor_status")[0].index("-attributes") + 1]
+
+
+# --------------------------------------------------------------------------- drain
+
+
+def test_a_busy_worker_is_neither_drained_nor_harmed(pool: FakePool) -> None:
+    pool.add_worker("w1", "10.0.0.1")
+    pool.start_job("w1")
+    batch = plugin()
+    assert batch.drain("w1", DrainMode.IF_IDLE).outcome is DrainOutcome.BUSY
+    assert (the(batch, "w1").jobs, the(batch, "w1").state) == (1, WorkerState.BUSY)
+
+
+def test_a_peaceful_drain_is_refused_where_it_would_evict(pool: FakePool) -> None:
+    pool.add_worker("w1", "10.0.0.1")
+    pool.start_job("w1")
+    pool.state["workers"]["w1"]["retirement"] = 3600
+    pool.save()
+    batch = plugin()
+    answer = batch.drain("w1", DrainMode.PEACEFUL)
+    assert answer.outcome is DrainOutcome.REFUSED
+    assert "MAXJOBRETIREMENTTIME" in answer.detail
+    assert (the(batch, "w1").jobs, the(batch, "w1").state) == (1, WorkerState.BUSY)
+
+
+def test_a_drain_that_is_not_allowed_is_refused_and_says_what_to_do(pool: FakePool) -> None:
+    pool.add_worker("w1", "10.0.0.1")
+    change(pool, may_drain=False)
+    answer = plugin().drain("w1", DrainMode.IF_IDLE)
+    assert answer.outcome is DrainOutcome.REFUSED
+    assert "ADMINISTRATOR" in answer.detail and "docs/htcondor.md" in answer.detail
+    with pytest.raises(SourceError, match="DENIED"):
+        plugin().undrain("w1")
+
+
+def test_a_worker_that_nobody_knows_is_not_drained(pool: FakePool) -> None:
+    assert plugin().drain("w9", DrainMode.IF_IDLE).outcome is DrainOutcome.REFUSED
+    with pytest.raises(SourceError, match="knows no worker w9"):
+        plugin().undrain("w9")
+
+
+def test_no_drain_when_the_configuration_says_so(pool: FakePool) -> None:
+    pool.add_worker("w1", "10.0.0.1")
+    batch = plugin(drain=False)
+    assert not batch.can_drain
+    assert batch.drain("w1", DrainMode.IF_IDLE).outcome is DrainOutcome.REFUSED
+    assert pool.calls("condor_drain") == []
+
+
+def test_our_own_drain_of_before_is_in_effect(pool: FakePool) -> None:
+    pool.add_worker("w1", "10.0.0.1")
+    assert plugin().drain("w1", DrainMode.IF_IDLE).outcome is DrainOutcome.DRAINED
+    assert plugin().drain("w1", DrainMode.IF_IDLE).outcome is DrainOutcome.DRAINED  # after a restart
+
+
+def test_our_own_peaceful_drain_of_before_is_busy_while_jobs_run(pool: FakePool) -> None:
+    pool.add_worker("w1", "10.0.0.1")
+    pool.start_job("w1")
+    assert plugin().drain("w1", DrainMode.PEACEFUL).outcome is DrainOutcome.DRAINED
+    assert plugin().drain("w1", DrainMode.PEACEFUL).outcome is DrainOutcome.DRAINED
+    assert plugin().drain("w1", DrainMode.IF_IDLE).outcome is DrainOutcome.BUSY
+
+
+def test_the_drain_of_another_is_left_alone(pool: FakePool) -> None:
+    pool.add_worker("w1", "10.0.0.1")
+    other = plugin(head="fedcba9876543210")
+    assert other.drain("w1", DrainMode.IF_IDLE).outcome is DrainOutcome.DRAINED
+    ours = plugin()
+    answer = ours.drain("w1", DrainMode.IF_IDLE)
+    assert answer.outcome is DrainOutcome.REFUSED and "fedcba9876543210" in answer.detail
+    with pytest.raises(SourceError, match="someone else"):
+        ours.undrain("w1")
+    assert the(ours, "w1").state is WorkerState.DRAINED
+    other.undrain("w1")
+    assert the(ours, "w1").state is WorkerState.IDLE
+
+
+def test_a_drain_that_is_in_progress_but_not_in_the_ad_is_unknown(pool: FakePool) -> None:
+    pool.add_worker("w1", "10.0.0.1")
+    change(pool, updates_ads=False)
+    assert plugin().drain("w1", DrainMode.IF_IDLE).outcome is DrainOutcome.DRAINED
+    with pytest.raises(SourceError, match="does not yet show for whom"):
+        plugin().drain("w1", DrainMode.IF_IDLE)
+
+
+def test_a_drain_that_was_undone_does_not_pass_for_drained_while_the_ad_is_old(pool: FakePool) -> None:
+    pool.add_worker("w1", "10.0.0.1")
+    batch = plugin()
+    batch.drain("w1", DrainMode.IF_IDLE)
+    assert the(batch, "w1").state is WorkerState.DRAINED
+    change(pool, updates_ads=False)
+    batch.undrain("w1")
+    worker = the(batch, "w1")
+    assert (worker.state, worker.drained_by) == (WorkerState.OTHER, None)
+    change(pool, updates_ads=True)
+    assert batch.drain("w1", DrainMode.IF_IDLE).outcome is DrainOutcome.DRAINED
+    assert the(batch, "w1").state is WorkerState.DRAINED, "a new drain is another one"
+
+
+def test_an_old_condor_drain_that_knows_no_reason_still_drains(pool: FakePool) -> None:
+    pool.add_worker("w1", "10.0.0.1")
+    change(pool, knows_reason=False)
+    batch = plugin()
+    assert batch.drain("w1", DrainMode.IF_IDLE).outcome is DrainOutcome.DRAINED
+    assert the(batch, "w1").state is WorkerState.DRAINED
+    assert batch.drain("w1", DrainMode.IF_IDLE).outcome is DrainOutcome.DRAINED
+    batch.undrain("w1")
+    assert the(batch, "w1").state is WorkerState.IDLE
+
+
+def test_a_machine_with_two_startds_is_drained_whole_or_not_at_all(pool: FakePool) -> None:
+    rows = [
+        {
+            "Name": f"slot1@{startd}@w6",
+            "MyAddress": f"<10.0.0.6:{port}>",
+            "State": "Unclaimed",
+            "Activity": "Idle",
+        }
+        for startd, port in (("a", 1), ("b", 2))
+    ]
+    shown = json.dumps([{"MyType": "Machine", "Machine": "w6", **row} for row in rows])
+    (pool.bin / "condor_status").write_text(f"#!/bin/sh\ncat <<'E'\n{shown}\nE\n")
+    log = pool.folder / "drains"
+    refusal = "Received failure from b: error code 10003: Draining check expression is false"
+    script = f'echo "$*" >> {log}\ncase "$*" in *-cancel*|*slot1@a@w6*) exit 0;; esac\n'
+    (pool.bin / "condor_drain").write_text(f'#!/bin/sh\n{script}echo "{refusal}" >&2\nexit 1\n')
+    assert plugin().drain("w6", DrainMode.IF_IDLE).outcome is DrainOutcome.BUSY
+    calls = [line.split() for line in log.read_text().splitlines()]
+    assert [(call[-1], "-cancel" in call) for call in calls] == [
+        ("slot1@a@w6", False),
+        ("slot1@b@w6", False),
+        ("slot1@a@w6", True),
+    ]
+
+
+# --------------------------------------------------------------------------- forget, checks
+
+
+def test_a_dead_machine_is_forgotten_where_that_is_allowed(pool: FakePool) -> None:
+    pool.add_worker("w1", "10.0.0.1")
+    pool.add_worker("w2", "10.0.0.2")
+    plugin().forget("w1")
+    assert [worker.name for worker in plugin().workers().workers] == ["w2"]
+    change(pool, may_advertise=False)
+    with pytest.raises(SourceError, match=r"stay in the collector until they expire.*ADVERTISE_STARTD"):
+        plugin().forget("w2")
+
+
+def levels(batch: HTCondor) -> dict[str, str]:
+    return {check.name.partition(" ")[2]: check.level for check in batch.checks()}
+
+
+def test_a_good_pool_passes_all_checks_and_nothing_is_changed(pool: FakePool) -> None:
+    pool.add_worker("w1", "10.0.0.1")
+    pool.submit(3)
+    before = pool.load()
+    assert levels(plugin()) == {"commands": "ok", "collector": "ok", "queue": "ok", "drain": "ok"}
+    assert pool.load() == before
+    assert pool.calls("condor_drain") == []
+
+
+def test_checks_find_what_would_go_wrong(pool: FakePool, monkeypatch: pytest.MonkeyPatch) -> None:
+    change(pool, may_drain=False)
+    assert levels(plugin())["drain"] == "error"
+    assert levels(plugin(drain=False))["drain"] == "warning"
+    change(pool, schedds=["head", "two"], dead=["two"])
+    assert levels(plugin())["queue"] == "warning"
+    pool.once("workers", "fail")
+    assert levels(plugin())["collector"] == "error"
+    monkeypatch.setenv("PATH", "/nonexistent")
+    assert levels(plugin()) == {"commands": "error"}
