@@ -1,0 +1,150 @@
+"""The small client: only the six operations, and as good as botocore's own for those."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import botocore.loaders
+import pytest
+
+from elastiq.plugins.cloud.ec2_client import OPERATIONS, EC2Client, SlimFiles, slim_model
+from elastiq.plugins.cloud.ec2_errors import Fault
+
+OPTIONS: dict[str, Any] = {
+    "api_url": "http://127.0.0.1:9",
+    "connect_timeout_s": 3.0,
+    "read_timeout_s": 7.0,
+    "aws_access_key_id": "AKIATEST",
+    "aws_secret_access_key": "verysecret",
+}
+
+
+@pytest.fixture(scope="module")
+def stock() -> dict[str, Any]:
+    model: dict[str, Any] = botocore.loaders.Loader().load_service_model("ec2", "service-2")
+    return model
+
+
+def bare(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {k: bare(v) for k, v in value.items() if not (k == "documentation" and isinstance(v, str))}
+    return [bare(item) for item in value] if isinstance(value, list) else value
+
+
+def shapes(value: Any) -> Iterator[str]:
+    if isinstance(value, dict):
+        if isinstance(value.get("shape"), str):
+            yield value["shape"]
+        for item in value.values():
+            yield from shapes(item)
+
+
+def test_what_is_kept_is_botocores_own_and_complete(stock: dict[str, Any]) -> None:
+    slim = slim_model(json.dumps(stock))
+    assert slim["metadata"] == bare(stock["metadata"])
+    assert slim["operations"] == {name: bare(stock["operations"][name]) for name in OPERATIONS}
+    assert slim["shapes"] == {name: bare(stock["shapes"][name]) for name in slim["shapes"]}
+    for user in (slim["operations"], *slim["shapes"].values()):
+        assert set(shapes(user)) <= set(slim["shapes"])
+    assert len(slim["shapes"]) < len(stock["shapes"]) / 10
+
+
+def test_the_layout_of_the_file_does_not_matter(stock: dict[str, Any]) -> None:
+    assert slim_model(json.dumps(stock, indent=2)) == slim_model(json.dumps(stock, separators=(",", ":")))
+
+
+@pytest.mark.parametrize("text", ["{}", '{"metadata": {}, "operations": {"RunInstances": {}}, "shapes": {}}'])
+def test_a_model_of_another_form_is_an_error_and_no_half_a_client(text: str) -> None:
+    with pytest.raises(ValueError, match="unknown form"):
+        slim_model(text)
+
+
+def test_other_files_are_read_as_they_are(tmp_path: Path) -> None:
+    (tmp_path / "plain.json").write_text('{"a": 1}')
+    with gzip.open(tmp_path / "packed.json.gz", "wt") as file:
+        file.write('{"b": 2}')
+    files = SlimFiles()
+    assert files.load_file(str(tmp_path / "plain")) == {"a": 1}
+    assert files.load_file(str(tmp_path / "packed")) == {"b": 2}
+    assert files.load_file(str(tmp_path / "none")) is None
+    assert files.exists(str(tmp_path / "packed")) and not files.exists(str(tmp_path / "none"))
+
+
+def test_without_a_table_of_partitions_the_endpoints_are_botocores(tmp_path: Path) -> None:
+    (tmp_path / "endpoints.json").write_text('{"partitions": []}')
+    assert SlimFiles().load_file(str(tmp_path / "endpoints")) == {"partitions": []}
+
+
+@pytest.mark.parametrize(
+    ("region", "url"),
+    [
+        ("eu-west-1", "https://ec2.eu-west-1.amazonaws.com"),
+        ("cn-north-1", "https://ec2.cn-north-1.amazonaws.com.cn"),
+        ("us-gov-west-1", "https://ec2.us-gov-west-1.amazonaws.com"),
+    ],
+)
+def test_without_an_api_url_the_region_gives_the_endpoint(region: str, url: str) -> None:
+    once, repeating = EC2Client({**OPTIONS, "api_url": None, "region": region})._clients()
+    assert once.meta.endpoint_url == repeating.meta.endpoint_url == url
+    assert once.meta.region_name == region
+
+
+def test_a_launch_has_one_attempt_and_reads_botocores_standard() -> None:
+    once, repeating = EC2Client(OPTIONS)._clients()
+    assert once.meta.config.retries["total_max_attempts"] == 1
+    assert repeating.meta.config.retries["total_max_attempts"] == 3
+    for client in (once, repeating):
+        assert (client.meta.config.connect_timeout, client.meta.config.read_timeout) == (3.0, 7.0)
+        assert client.meta.config.retries["mode"] == "standard"
+
+
+@pytest.mark.parametrize(
+    ("url", "region"),
+    [
+        ("https://fcu.eu-west-2.outscale.com", "eu-west-2"),
+        ("https://ec2.us-gov-east-1.amazonaws.com", "us-gov-east-1"),
+        ("http://cloud.example.org:8773/services/Cloud", "us-east-1"),
+        ("http://10.1.2.3:8773/", "us-east-1"),
+    ],
+)
+def test_a_url_without_a_region_is_signed_for_the_one_in_its_name_or_a_placeholder(
+    url: str, region: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("AWS_DEFAULT_REGION", raising=False)
+    monkeypatch.setenv("AWS_CONFIG_FILE", "/nonexistent")
+    once, _ = EC2Client({**OPTIONS, "api_url": url})._clients()
+    assert (once.meta.region_name, once.meta.endpoint_url) == (region, url)
+
+
+def test_what_stops_a_client_from_being_made_is_a_fault_that_sent_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("AWS_CONFIG_FILE", "/nonexistent")
+    with pytest.raises(Fault) as caught:
+        EC2Client({**OPTIONS, "profile": "none-such"}).call("describe_instances")
+    assert (caught.value.code, caught.value.sent) == ("ProfileNotFound", False)
+
+
+def test_a_client_shows_no_secret() -> None:
+    assert "verysecret" not in repr(EC2Client(OPTIONS)) + str(EC2Client(OPTIONS))
+
+
+def test_neither_the_plugin_nor_making_a_site_imports_botocore() -> None:
+    code = (
+        "import sys\n"
+        "from elastiq.interfaces import Owner, Pool\n"
+        "from elastiq.plugins.cloud.ec2 import EC2Cloud\n"
+        "values = {option.name: option.default for option in EC2Cloud.OPTIONS}\n"
+        "EC2Cloud.from_config((Pool('p', 's', ('f',), options=values),), Owner('c', 'h'))\n"
+        "print([name for name in sys.modules if name.startswith('boto')])\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stdout.strip() == "[]"
