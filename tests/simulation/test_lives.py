@@ -245,17 +245,35 @@ def test_an_image_that_never_joins_is_ended_and_tried_one_at_a_time() -> None:
 
 
 def test_a_worker_that_dies_idle_is_replaced_and_its_machine_ends() -> None:
-    life = Life(min_vms=1, lost_after_s=300.0)
+    life = Life(min_vms=3, lost_after_s=300.0)
     life.begin()
-    assert life.run_until(lambda: len(life.workers()) == 1, 300.0)
+    assert life.run_until(lambda: len(life.workers()) == 3, 300.0)
     life.run(60.0)
-    (machine,) = life.present()
-    life.world.crash(life.workers()[0])
+    worker = life.workers()[0]
+    machine = worker.machine
+    assert machine is not None
+    life.world.crash(worker)
     life.run(290.0)
     assert life.world.tally.terminations == 0
-    assert life.run_until(lambda: machine.ended, HOUR_S), life.story()
-    assert life.run_until(lambda: len(life.workers()) == 1, HOUR_S)
-    assert life.broken == []
+    assert life.run_until(lambda: machine.ended, 300.0), life.story()
+    assert life.run_until(lambda: len(life.workers()) == 3, HOUR_S)
+    life.run(HOUR_S)
+    assert (len(life.present()), life.broken) == (3, [])
+
+
+def test_when_most_workers_vanish_at_once_it_is_the_view_that_is_doubted() -> None:
+    life = Life(min_vms=2, lost_after_s=60.0, batch_settle_s=1200.0)
+    life.begin()
+    assert life.run_until(lambda: len(life.workers()) == 2, 300.0)
+    life.run(60.0)
+    workers = life.workers()
+    for worker in workers:
+        worker.listed = False
+    life.run(1100.0)
+    for worker in workers:
+        worker.listed = True
+    life.run(HOUR_S)
+    assert (life.world.tally.launches, life.world.tally.terminations) == (2, 0)
 
 
 def test_a_dead_machine_is_kept_while_the_queue_records_jobs_on_it() -> None:
