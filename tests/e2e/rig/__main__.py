@@ -55,11 +55,9 @@ def _do(arguments: argparse.Namespace) -> int:
 
 
 def _status() -> None:
-    for job in htcondor.query(
-        "condor_q", "-allusers", "-attributes", "ClusterId,ProcId,JobStatus,RemoteHost"
-    ):
+    for job in htcondor.queue("ClusterId,ProcId,JobStatus,RemoteHost"):
         print(f"job {job['ClusterId']}.{job['ProcId']} status {job['JobStatus']} {job.get('RemoteHost', '')}")
-    for slot in htcondor.query("condor_status", "-attributes", "Name,State,Activity,Cpus"):
+    for slot in htcondor.machines("Name,State,Activity,Cpus"):
         print(f"slot {slot['Name']} {slot['State']} {slot['Activity']} {slot['Cpus']} cpus")
     for instance in client.Ec2().instances():
         print(f"instance {instance['id']} {instance['state']} {instance['address']} {instance['tags']}")

@@ -19,8 +19,8 @@ import moto.ec2.utils as moto_utils
 from moto.ec2.models import EC2Backend, ec2_backends
 
 from tests.e2e.rig import places
+from tests.e2e.rig.ec2_image import IMAGE
 
-IMAGE = "ami-03cf127a"  # one of moto's own
 _CODES = {
     "pending": 0,
     "running": 16,

@@ -10,6 +10,7 @@ import dataclasses
 import io
 import json
 import re
+import socket
 import threading
 import time
 import urllib.parse
@@ -51,7 +52,7 @@ class Server:
             status, answer = self._answer(environ, body, call)
         except Dropped:
             entry["status"] = "dropped"
-            # no answer and no clean end: to a client this is a connection that was reset
+            environ["werkzeug.socket"].shutdown(socket.SHUT_RDWR)
             raise ConnectionError("dropped by the rig") from None
         entry.update(status=status, answered=time.time(), ids=_instance_ids(answer))
         found = re.search(rb"<Code>([^<]+)", answer) if status >= 400 else None

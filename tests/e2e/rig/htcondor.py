@@ -119,9 +119,49 @@ def _write_private(path: Path, text: str, owner: int) -> None:
     os.chown(path, owner, owner)
 
 
-def query(tool: str, *arguments: str) -> list[dict[str, Any]]:
-    """The ads that condor_q or condor_status prints, read as any user may."""
-    text = run(user.as_daemon([tool, *arguments, "-json"]))
+def collector_pid() -> int:
+    """The collector's process; `RigError` if there is none."""
+    for pid in network.processes(places.HUB):
+        name = Path(f"/proc/{pid}/comm")
+        parent = Path(f"/proc/{pid}/status").read_text().partition("PPid:")[2].split()[0]
+        # one that answers a query is a child of the collector, not of the master
+        if (
+            name.read_text().strip() == "condor_collecto"
+            and Path(f"/proc/{parent}/comm").read_text() != name.read_text()
+        ):
+            return pid
+    raise RigError("the collector does not run")
+
+
+def switch_collector(on: bool) -> None:
+    """Let the master end the collector, or start it again."""
+    as_root(["condor_on" if on else "condor_off", "-daemon", "collector", "-addr", _master_address()])
+    if on and not poll(
+        lambda: "Collector" in as_root(["condor_status", "-any", "-autoformat", "MyType"], False), 30
+    ):
+        raise RigError("the collector does not answer after its start")
+
+
+def _master_address() -> str:
+    return (head_directory() / "log/.master_address").read_text().splitlines()[0]
+
+
+def machines(names: str) -> list[dict[str, Any]]:
+    """These attributes of all slots, read from the collector as any user may."""
+    return _ads(run(user.as_daemon(["condor_status", "-attributes", names, "-json"])))
+
+
+def queue(names: str, constraint: str = "true") -> list[dict[str, Any]]:
+    """These attributes of the jobs in the queue, from the schedd itself: it needs no collector."""
+    return _ads(as_root(["condor_q", "-allusers", "-attributes", names, "-constraint", constraint, "-json"]))
+
+
+def history(names: str) -> list[dict[str, Any]]:
+    """These attributes of the jobs that left the queue."""
+    return _ads(as_root(["condor_history", "-attributes", names, "-json"]))
+
+
+def _ads(text: str) -> list[dict[str, Any]]:
     return list(json.loads(text)) if text.strip() else []
 
 

@@ -36,6 +36,11 @@ def missing() -> str:
     )
 
 
+def is_up() -> bool:
+    """Whether the rig runs."""
+    return running(htcondor.pid_file()) is not None and running(_ec2_pid_file()) is not None
+
+
 def up() -> None:
     """Build what is missing and start what does not run; raises `RigError`. 10 s the first time, then 3 s."""
     reason = missing()
@@ -45,7 +50,7 @@ def up() -> None:
     places.base().chmod(0o755)
     debian.unpack()
     debian.wrap_tools()
-    if running(htcondor.pid_file()) is None or running(_ec2_pid_file()) is None:
+    if not is_up():
         down()  # what a rig that was killed has left
     network.make_hub()
     htcondor.start_head()
@@ -54,11 +59,11 @@ def up() -> None:
 
 def reset() -> None:
     """No jobs, no instances, no workers, no faults: the state that every test begins with."""
-    if htcondor.query("condor_q", "-allusers", "-attributes", "ClusterId"):
+    if htcondor.queue("ClusterId"):
         htcondor.as_root(["condor_rm", "-all"], check=False)
         htcondor.as_root(["condor_rm", "-forcex", "-all"], check=False)
     Ec2().reset()
-    if htcondor.query("condor_status", "-attributes", "Name"):
+    if htcondor.machines("Name"):
         _forget_workers()
     if not poll(_is_clean, 15, 0.1):
         raise RigError("jobs or workers are left after a reset: see `rig.sh status`")
@@ -74,8 +79,8 @@ def _forget_workers() -> None:
 
 
 def _is_clean() -> bool:
-    jobs = htcondor.query("condor_q", "-allusers", "-attributes", "ClusterId")
-    return not jobs and not htcondor.query("condor_status", "-attributes", "Name")
+    jobs = htcondor.queue("ClusterId")
+    return not jobs and not htcondor.machines("Name")
 
 
 def down() -> None:

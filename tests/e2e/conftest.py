@@ -1,0 +1,85 @@
+"""Fixtures of the end-to-end tests: the rig for the session, a clean cluster and daemons for each test."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from typing import Any, Callable, Generator, Iterator, Sequence
+
+import pytest
+
+from tests.e2e.cluster import Cluster
+from tests.e2e.daemon import SERVICE, Daemon, Overrides
+from tests.e2e.rig import lifecycle, places
+from tests.e2e.rig.process import RigError
+from tests.e2e.tap import Tap
+
+StartDaemon = Callable[..., Daemon]
+_failed = pytest.StashKey[bool]()
+_numbers = itertools.count()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A test of this tier may take longer than one of the others."""
+    for item in items:
+        if item.path.parent == places.REPOSITORY / "tests/e2e" and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(180))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    item.stash[_failed] = item.stash.get(_failed, False) or report.failed
+    return report
+
+
+@pytest.fixture(scope="session")
+def rig() -> Iterator[None]:
+    """The whole rig; left as it was found, running or not."""
+    ran_before = lifecycle.is_up()
+    try:
+        lifecycle.up()
+    except RigError as error:
+        if os.environ.get("CI", "").lower() == "true":
+            pytest.fail(f"the rig cannot run, and in CI it must: {error}", pytrace=False)
+        pytest.skip(f"the rig cannot run here: {error}")
+    yield
+    if not ran_before:
+        lifecycle.down()
+
+
+@pytest.fixture
+def cluster(rig: None, request: pytest.FixtureRequest) -> Iterator[Cluster]:
+    """A cluster with no job, no worker, no instance and no fault."""
+    lifecycle.reset()
+    cluster = Cluster()
+    yield cluster
+    if request.node.stash.get(_failed, False):
+        print(cluster.evidence())
+
+
+@pytest.fixture
+def tap(cluster: Cluster) -> Iterator[Tap]:
+    """Taps on HTCondor's commands, for daemons that are started with ``taps=tap``."""
+    tap = Tap(places.base() / "taps" / str(next(_numbers)))
+    yield tap
+    tap.close()
+
+
+@pytest.fixture
+def daemon(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[StartDaemon]:
+    """Start a daemon: `daemon(quota={"max_vms": 2})`; sections and keys of the configuration file."""
+    started: list[Daemon] = []
+
+    def start(program: Sequence[str] = SERVICE, taps: Any = None, **overrides: Overrides) -> Daemon:
+        directory = None if taps is None else taps.directory
+        made = Daemon(f"{os.getpid()}-{next(_numbers)}", overrides, program, directory)
+        started.append(made)
+        made.start()
+        return made
+
+    yield start
+    for made in started:
+        if request.node.stash.get(_failed, False):
+            print(made.evidence())
+        made.close()

@@ -1,0 +1,1 @@
+"""The daemon with one safeguard taken out: what the tests must notice."""

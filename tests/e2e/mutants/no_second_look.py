@@ -1,0 +1,28 @@
+"""The daemon without the look between a drain and the end: what it is draining, it ends."""
+
+from __future__ import annotations
+
+import sys
+from typing import Callable
+
+from elastiq import ending, service
+from elastiq.core import Core
+from elastiq.nodes import State
+from elastiq.planner import Step
+
+
+class HastyEnding(ending.Ending):
+    def __init__(self, core: Core, look_again: Callable[[], None]) -> None:
+        def end_at_once() -> None:
+            drained = [node for node in core.registry if node.state is State.DRAINING and not node.acting]
+            self._end([Step(node, node.reason) for node in drained])
+
+        super().__init__(core, end_at_once)
+
+
+if __name__ == "__main__":
+    for module in [
+        module for module in sys.modules.values() if getattr(module, "Ending", None) is ending.Ending
+    ]:
+        setattr(module, "Ending", HastyEnding)  # noqa: B010
+    sys.exit(service.main())

@@ -1,0 +1,175 @@
+"""A job that starts in the very moment of scale-down is not lost.
+
+Ten machines are idle, and each time the daemon is about to end one, a job starts there first: the tap on
+HTCondor's command starts it and waits until it runs before the command goes on. Afterwards the job
+has ended, the machine is idle, and it is tried again: a hundred times.
+"""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import Optional
+
+import pytest
+
+from tests.e2e.cluster import Cluster, wait_for
+from tests.e2e.conftest import StartDaemon
+from tests.e2e.daemon import SERVICE, Daemon
+from tests.e2e.tap import Tap
+
+MACHINES = 10
+RUNS = 100
+HASTY = ("-m", "tests.e2e.mutants.no_second_look")
+
+
+class Injector:
+    """Starts jobs on machines that are about to be ended, up to ``runs`` of them."""
+
+    def __init__(self, cluster: Cluster, tap: Tap, runs: int, job_s: float = 1) -> None:
+        self.cluster, self.tap, self.runs, self.job_s = cluster, tap, runs, job_s
+        self.injected = 0
+        self._lock = threading.Lock()
+
+    def inject(self, machine: str) -> None:
+        """Let a job start there, if one of the runs is left; return when it runs."""
+        with self._lock:
+            if self.injected >= self.runs:
+                return
+            self.injected += 1
+        self.cluster.run_on(machine, self.job_s)
+
+    def before_drain(self, strip_check: bool = False) -> None:
+        """(a): between the last idle read and the drain."""
+
+        def before(argv: list[str]) -> Optional[list[str]]:
+            if "-cancel" in argv:
+                return None
+            self.inject(machine_of(argv))
+            return without_check(argv) if strip_check else None
+
+        self.tap.on("condor_drain", before=before)
+
+    def after_drain(self) -> None:
+        """(b): between the drain and the end, since somebody undoes the drain."""
+
+        def after(argv: list[str], code: int, _: str) -> None:
+            if "-cancel" not in argv and code == 0 and self.injected < self.runs:
+                self.cluster.undrain(machine_of(argv))
+                self.inject(machine_of(argv))
+                self._until_seen(machine_of(argv))
+
+        self.tap.on("condor_drain", after=after)
+
+    def after_read(self) -> None:
+        """(c), without a drain: the answer is idle, but a job runs before the daemon has it."""
+
+        def after(argv: list[str], code: int, _: str) -> None:
+            idle = [name for name, states in self.cluster.machines().items() if states == {"Unclaimed"}]
+            if self.injected >= self.runs or "-any" not in argv:
+                return
+            with ThreadPoolExecutor(MACHINES) as pool:
+                list(pool.map(self.inject, idle))
+                list(pool.map(self._until_seen, idle))
+
+        self.tap.on("condor_status", after=after)
+
+    def _until_seen(self, machine: str) -> None:
+        """What a startd does reaches the collector a second later; the look that follows is to find it."""
+        wait_for(lambda: "Claimed" in self.cluster.machines()[machine], 10, "the collector knows", 0.1)
+
+
+def machine_of(argv: list[str]) -> str:
+    """The machine that condor_drain is to drain, by the name of one of its slots."""
+    return argv[-1].rpartition("@")[2]
+
+
+def without_check(argv: list[str]) -> list[str]:
+    """The same drain, but also of a machine that is not idle any more."""
+    at = argv.index("-check")
+    return argv[:at] + argv[at + 2 :]
+
+
+def launch(
+    cluster: Cluster, daemon: StartDaemon, tap: Tap, machines: int = MACHINES,
+    program: tuple[str, ...] = SERVICE, idle_s: float = 1.5, drain: bool = True,
+) -> Daemon:  # fmt: skip
+    """So many machines, each with a job of its own at first. No more can come for what is injected."""
+    elastiq = daemon(
+        program, tap, quota={"max_vms": machines},
+        elastiq={"idle_for_time_s": idle_s}, htcondor={"drain": "yes" if drain else "no"},
+    )  # fmt: skip
+    cluster.submit(machines, 2, "request_cpus = 4")
+    return elastiq
+
+
+def assert_all_ran(cluster: Cluster, injector: Injector, deadline_s: float) -> None:
+    """All runs were made, every job ended at its first start, and in the end the machines are gone."""
+    wait_for(lambda: injector.injected == injector.runs, deadline_s, f"{injector.runs} jobs were started")
+    wait_for(cluster.all_jobs_ran, 60, "all jobs left the queue")
+    cluster.assert_no_job_lost()
+    wait_for(lambda: not cluster.ec2.alive(), 60, "the idle machines are ended")
+
+
+@pytest.mark.timeout(400)
+def test_a_hundred_jobs_that_start_between_the_last_idle_read_and_the_drain_are_not_lost(
+    cluster: Cluster, daemon: StartDaemon, tap: Tap
+) -> None:
+    injector = Injector(cluster, tap, RUNS)
+    injector.before_drain()
+    launch(cluster, daemon, tap)
+    assert_all_ran(cluster, injector, 300)
+
+
+@pytest.mark.timeout(400)
+def test_a_hundred_jobs_that_start_between_the_drain_and_the_end_are_not_lost(
+    cluster: Cluster, daemon: StartDaemon, tap: Tap
+) -> None:
+    injector = Injector(cluster, tap, RUNS)
+    injector.after_drain()
+    launch(cluster, daemon, tap)
+    assert_all_ran(cluster, injector, 300)
+
+
+def test_without_a_drain_jobs_that_start_before_the_last_look_are_not_lost(
+    cluster: Cluster, daemon: StartDaemon, tap: Tap
+) -> None:
+    injector = Injector(cluster, tap, 20, job_s=4)
+    injector.after_read()
+    launch(cluster, daemon, tap, machines=5, idle_s=0, drain=False)
+    assert_all_ran(cluster, injector, 120)
+
+
+def test_jobs_that_come_when_the_machine_is_drained_already_run_on_another(
+    cluster: Cluster, daemon: StartDaemon, tap: Tap
+) -> None:
+    left = 3
+
+    def after(argv: list[str], code: int, _: str) -> None:
+        nonlocal left
+        if code == 0 and left:
+            left -= 1
+            cluster.submit(1, 1)
+
+    tap.on("condor_drain", after=after)
+    launch(cluster, daemon, tap, machines=1)
+    wait_for(lambda: not left and cluster.all_jobs_ran(), 120, "all jobs ran")
+    cluster.assert_no_job_lost()
+
+
+@pytest.mark.parametrize("safeguard", ["check", "second look", "second look, no drain"])
+def test_a_daemon_without_its_safeguard_loses_jobs_in_these_tests(
+    cluster: Cluster, daemon: StartDaemon, tap: Tap, safeguard: str
+) -> None:
+    """The tests above prove something only if they fail for a daemon that has the fault."""
+    injector = Injector(cluster, tap, 2, job_s=10)
+    if safeguard == "check":
+        injector.before_drain(strip_check=True)
+        launch(cluster, daemon, tap, machines=2)
+    elif safeguard == "second look":
+        injector.after_drain()
+        launch(cluster, daemon, tap, machines=2, program=HASTY)
+    else:
+        injector.after_read()
+        launch(cluster, daemon, tap, machines=2, program=HASTY, idle_s=0, drain=False)
+    wait_for(cluster.lost_jobs, 60, "a job is lost")
