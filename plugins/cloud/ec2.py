@@ -12,7 +12,6 @@ from dataclasses import replace
 from typing import Any, Mapping, Optional, Sequence
 
 from elastiq.interfaces import (
-    AuthError,
     Check,
     Cloud,
     CloudCapabilities,
@@ -37,7 +36,6 @@ from elastiq.plugins.cloud.ec2_instances import described, problem, sort_instanc
 log = logging.getLogger(__name__)
 
 PAGE = 1000  # the most that DescribeInstances gives at once
-BATCH = 100  # ids in one call; EC2 itself advises against more than that for acts
 
 
 class EC2Cloud(Cloud):
@@ -100,7 +98,7 @@ class EC2Cloud(Cloud):
 
     def checks(self) -> tuple[Check, ...]:
         return tuple(
-            check_site(self._client.call, self._pools.values(), self._owner, self._refused, self._told)
+            check_site(self._client.call, self._pools.values(), self._owner, self._refused, self._unknown)
         )
 
     def _listed(self) -> list[Mapping[str, Any]]:
@@ -194,67 +192,51 @@ class EC2Cloud(Cloud):
             return {}
         if image_id not in self._images:
             try:
-                images = self._client.call("describe_images", ImageIds=[image_id]).get("Images") or [{}]
+                images = self._client.call("describe_images", ImageIds=[image_id]).get("Images")
             except Fault as fault:
-                # what stays unknown matters only where it is needed; what may pass is asked again
-                if not (fault.refused or fault.nonsense or fault.kind is AuthError):
+                if not (fault.refused or fault.nonsense or fault.code == "UnauthorizedOperation"):
                     error = launch_error(fault, self.site, self._secrets())
                     raise (
                         TransientError(str(error), True) if fault.kind is TransientError else error
                     ) from None
-                images = [{}]
-            self._images[image_id] = images[0]
-            if pool.options.get("root_disk_gb") and not images[0].get("RootDeviceName"):
+                images = None if fault.nonsense else []
+            if images is None:
+                return {}  # perhaps the next answer is EC2's
+            if pool.options.get("root_disk_gb") and not (images and images[0].get("RootDeviceName")):
                 log.warning(
                     "%s does not tell the root device of %s: root_disk_gb has no effect", self.site, image_id
                 )
+            self._images[image_id] = images[0] if images else {}
         return self._images[image_id]
 
     def terminate(self, ids: Sequence[str]) -> Mapping[str, EndAnswer]:
-        answers: dict[str, EndAnswer] = {}
+        """In one call; singly where that is refused, since EC2 refuses all for one bad id."""
         unique = list(dict.fromkeys(ids))
-        for start in range(0, len(unique), BATCH):
-            batch = unique[start : start + BATCH]
-            try:
-                answers.update(self._terminate(batch))
-            except Fault as fault:
-                if not answers:
-                    raise self._unknown(fault) from None
-                answers.update(dict.fromkeys(batch, EndAnswer(EndOutcome.FAILED, self._told(fault))))
-        return answers
-
-    def _terminate(self, ids: Sequence[str]) -> dict[str, EndAnswer]:
-        """One batch; singly where it is refused, since EC2 refuses a whole batch for one bad id."""
+        if not unique:
+            return {}
         try:
-            answer = self._client.call("terminate_instances", InstanceIds=list(ids))
+            answer = self._client.call("terminate_instances", InstanceIds=unique)
         except Fault as fault:
-            if fault.code in NOT_FOUND or (fault.status == 404 and fault.code == "NotFound"):
-                outcome = EndOutcome.NOT_FOUND
-            elif (
-                fault.refused or fault.code == "UnauthorizedOperation"
-            ):  # rights can depend on an instance's tags
-                outcome = EndOutcome.FAILED
-            else:
-                raise
-            if len(ids) == 1:
-                detail = self._told(fault) if outcome is EndOutcome.FAILED else fault.code
-                return {ids[0]: EndAnswer(outcome, detail)}
-            return self._singly(ids)
+            unknown = fault.code in NOT_FOUND or (fault.status == 404 and fault.code == "NotFound")
+            # UnauthorizedOperation: rights can depend on an instance's tags
+            if not (unknown or fault.refused or fault.code == "UnauthorizedOperation"):
+                raise self._unknown(fault) from None
+            if len(unique) > 1:
+                return {one: self._terminate_alone(one) for one in unique}
+            refusal = EndAnswer(EndOutcome.FAILED, str(self._unknown(fault)))
+            return {unique[0]: EndAnswer(EndOutcome.NOT_FOUND, fault.code) if unknown else refusal}
         named = {row.get("InstanceId") for row in answer.get("TerminatingInstances") or ()}
         taken = answer.get("Return") is True and not named  # old OpenStack names nobody
         # An id that is not named may not be ending (Eucalyptus says false and names nobody): it is asked for
         # again, which does no harm, until the listing shows its end.
         silent = EndAnswer(EndOutcome.FAILED, "the cloud's answer does not name it")
-        return {one: EndAnswer(EndOutcome.ENDING) if taken or one in named else silent for one in ids}
+        return {one: EndAnswer(EndOutcome.ENDING) if taken or one in named else silent for one in unique}
 
-    def _singly(self, ids: Sequence[str]) -> dict[str, EndAnswer]:
-        answers: dict[str, EndAnswer] = {}
-        for one in ids:
-            try:
-                answers.update(self._terminate([one]))
-            except Fault as fault:  # the others have their answers already, or will get one
-                answers[one] = EndAnswer(EndOutcome.FAILED, self._told(fault))
-        return answers
+    def _terminate_alone(self, one: str) -> EndAnswer:
+        try:
+            return self.terminate([one])[one]
+        except SourceError as error:  # the others have their answers already, or will get one
+            return EndAnswer(EndOutcome.FAILED, str(error))
 
     def adopt(self, ids: Sequence[str]) -> None:
         """Give instances our head's tag; they count as ours from the next listing on."""
@@ -263,8 +245,7 @@ class EC2Cloud(Cloud):
         tags = {ec2_request.TAG_CLUSTER: self._owner.cluster, ec2_request.TAG_HEAD: self._owner.head}
         pairs = [{"Key": key, "Value": value} for key, value in tags.items()]
         try:
-            for start in range(0, len(ids), BATCH):
-                self._client.call("create_tags", Resources=list(ids[start : start + BATCH]), Tags=pairs)
+            self._client.call("create_tags", Resources=list(ids), Tags=pairs)
         except Fault as fault:
             raise self._unknown(fault) from None
 
@@ -272,9 +253,6 @@ class EC2Cloud(Cloud):
 
     def _unknown(self, fault: Fault) -> SourceError:
         return read_error(fault, self.site, self._secrets())
-
-    def _told(self, fault: Fault) -> str:
-        return str(self._unknown(fault))
 
     def _secrets(self) -> list[Optional[str]]:
         return [secret for pool in self._pools.values() for secret in ec2_request.secrets_of(pool.options)]

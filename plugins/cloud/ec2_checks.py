@@ -9,7 +9,7 @@ from elastiq.plugins.cloud.ec2_errors import Fault
 from elastiq.plugins.cloud.ec2_request import refused_extras, run_parameters
 
 Call = Callable[..., dict[str, Any]]
-Told = Callable[[Fault], str]
+Told = Callable[[Fault], Exception]
 
 
 def check_site(
@@ -19,7 +19,7 @@ def check_site(
     try:
         dry_runs = _answers_dry_runs(call)
     except Fault as fault:
-        yield Check("ec2 endpoint", "error", told(fault))
+        yield Check("ec2 endpoint", "error", str(told(fault)))
         return
     yield Check("ec2 endpoint", "ok", "it answers, and takes the credentials")
     for pool in pools:
@@ -52,7 +52,7 @@ def _image(call: Call, pool: str, image_id: str, told: Told) -> Check:
     try:
         images = call("describe_images", ImageIds=[image_id]).get("Images") or []
     except Fault as fault:
-        return Check(name, "warning", told(fault))
+        return Check(name, "warning", str(told(fault)))
     if not images:
         return Check(name, "warning", f"{image_id} is not visible with these credentials: check image_id")
     state = images[0].get("State") or "available"
@@ -73,7 +73,7 @@ def _launch(call: Call, pool: Pool, owner: Owner, refused: frozenset[str], told:
         mendable = fault.kind in (AuthError, ConfigurationError) and not refused_extras(
             fault, refused, parameters
         )
-        return Check(name, "error" if mendable else "warning", told(fault))
+        return Check(name, "error" if mendable else "warning", str(told(fault)))
     ids = [one["InstanceId"] for one in answer.get("Instances") or () if one.get("InstanceId")]
     if ids:  # it took DryRun in a read and ignored it in a launch
         call("terminate_instances", InstanceIds=ids)

@@ -79,6 +79,7 @@ def _make_clients(options: Mapping[str, Any]) -> tuple[Any, Any]:
     files = SlimFiles(options.get("api_version"))
     session.register_component("data_loader", botocore.loaders.Loader(file_loader=files))  # type: ignore[arg-type]
     proxy = options.get("proxy")
+    region = _region(options, session)
     clients = []
     for attempts in (1, READ_ATTEMPTS):
         config = botocore.config.Config(
@@ -90,7 +91,7 @@ def _make_clients(options: Mapping[str, Any]) -> tuple[Any, Any]:
         )
         client = session.create_client(
             "ec2",
-            region_name=_region(options, session),
+            region_name=region,
             endpoint_url=options.get("api_url"),
             verify=(options.get("ca_bundle") or None) if options.get("verify_ssl", True) else False,
             aws_access_key_id=options.get("aws_access_key_id"),

@@ -525,7 +525,6 @@ def test_the_root_disk_gets_its_size_by_the_images_device_name(bare: EC2Server) 
     [
         error("UnauthorizedOperation", "no", 403),
         error("InvalidAction", "what?"),
-        Rule("<html/>", headers=HTML),
         NO_IMAGE,
     ],
 )
@@ -535,6 +534,16 @@ def test_a_launch_does_not_fail_because_the_image_is_not_told(bare: EC2Server, r
     cloud = cloud_at(bare.url)
     assert cloud.launch(intent()) and cloud.launch(intent(name="i2"))
     assert len(bare.asked("DescribeImages")) == 1
+
+
+@pytest.mark.parametrize("rule", [Rule("<html/>", headers=HTML), Rule("")])
+def test_nonsense_about_the_image_is_not_believed_for_good(bare: EC2Server, rule: Rule) -> None:
+    cloud = cloud_at(bare.url, root_disk_gb=50)
+    bare.script("DescribeImages", rule, image(("/dev/xvda", "true", 8)))
+    bare.script("RunInstances", MADE, MADE)
+    cloud.launch(intent())
+    cloud.launch(intent(name="i2"))
+    assert [volumes(sent) for sent in bare.asked("RunInstances")] == [{}, {"/dev/xvda": ("50", "true")}]
 
 
 def test_an_image_that_is_not_told_for_now_launches_nothing_yet(bare: EC2Server) -> None:
@@ -619,24 +628,6 @@ def test_a_fault_of_the_way_is_no_reason_to_ask_singly(server: EC2Server) -> Non
     with pytest.raises(AuthError):
         cloud_at(server.url).terminate(["i-1", "i-2"])
     assert len(server.requests) == 4
-
-
-def test_many_are_ended_in_batches(server: EC2Server) -> None:
-    ids = [f"i-{number}" for number in range(150)]
-    batches = (ids[:100], ids[100:])
-    server.script(
-        "TerminateInstances",
-        *[answer("TerminateInstances", ENDED % "".join(ITEM % one for one in batch)) for batch in batches],
-    )
-    assert set(outcomes(server, *ids)) == {EndOutcome.ENDING}
-    assert [sum(key.startswith("InstanceId") for key in sent) for sent in server.requests] == [100, 50]
-
-
-def test_what_a_first_batch_did_is_told_even_if_the_second_fails(server: EC2Server) -> None:
-    ids = [f"i-{number}" for number in range(101)]
-    done = answer("TerminateInstances", ENDED % "".join(ITEM % one for one in ids[:100]))
-    server.script("TerminateInstances", done, *[Rule("", 503)] * 3)
-    assert outcomes(server, *ids) == [EndOutcome.ENDING] * 100 + [EndOutcome.FAILED]
 
 
 # --------------------------------------------------------------------------- problems, adopt, checks
@@ -825,3 +816,24 @@ def test_a_certificate_is_checked_unless_told_otherwise(tmp_path: object) -> Non
     finally:
         server.close()
     assert len(server.requests) == 2
+
+
+def test_without_a_region_and_an_endpoint_a_person_is_told_what_to_set(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("AWS_DEFAULT_REGION", raising=False)
+    monkeypatch.setenv("AWS_CONFIG_FILE", "/nonexistent")
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    with pytest.raises(ConfigurationError, match="set region or api_url") as caught:
+        cloud_at("", api_url=None, launch_template="x", image_id=None).launch(intent())
+    assert caught.value.launched_nothing
+
+
+def test_expired_credentials_do_not_make_the_image_unknown_for_good(bare: EC2Server) -> None:
+    cloud = cloud_at(bare.url, root_disk_gb=50)
+    bare.script("DescribeImages", error("RequestExpired"), image(("/dev/xvda", "true", 8)))
+    bare.script("RunInstances", MADE)
+    with pytest.raises(AuthError):
+        cloud.launch(intent())
+    cloud.launch(intent(name="i2"))
+    assert volumes(bare.asked("RunInstances")[0]) == {"/dev/xvda": ("50", "true")}
