@@ -77,7 +77,7 @@ def _make_clients(options: Mapping[str, Any]) -> tuple[Any, Any]:
 
     session = botocore.session.Session(profile=options.get("profile"))
     files = SlimFiles(options.get("api_version"))
-    session.register_component("data_loader", botocore.loaders.Loader(file_loader=files))  # type: ignore[arg-type]
+    session.register_component("data_loader", botocore.loaders.Loader(file_loader=files))
     proxy = options.get("proxy")
     region = _region(options, session)
     clients = []
@@ -113,7 +113,8 @@ def _region(options: Mapping[str, Any], session: Any) -> Optional[str]:
         return in_host.group(1) if in_host else PLACEHOLDER_REGION
     from botocore.utils import InstanceMetadataRegionFetcher
 
-    return InstanceMetadataRegionFetcher(timeout=2, num_attempts=1).retrieve_region()
+    found = InstanceMetadataRegionFetcher(timeout=2, num_attempts=1).retrieve_region()
+    return found
 
 
 class SlimFiles:
