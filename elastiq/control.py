@@ -8,6 +8,7 @@ requests are bounded in size and time, and of too many clients the one that is i
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import logging
 import os
@@ -177,19 +178,19 @@ def _listen(path: Path) -> socket.socket:
     """A listening socket of mode 0660; a socket file that a killed daemon left is replaced."""
     with contextlib.suppress(FileNotFoundError):
         if not stat.S_ISSOCK(path.lstat().st_mode):
-            raise FileExistsError(17, "is in the way: not a socket", str(path))
+            raise FileExistsError(errno.EEXIST, "something that is no socket is in the way", str(path))
         path.unlink()
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
     before = os.umask(0o117)
     try:
         with address(path) as name:
             listener.bind(name)
-    except OSError:
+        listener.listen(64)
+    except OSError as error:
         listener.close()
-        raise
+        raise OSError(error.errno, error.strerror, str(path)) from None
     finally:
         os.umask(before)
-    listener.listen(64)
     return listener
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import signal
 import struct
 import time
 from dataclasses import dataclass
@@ -62,9 +61,9 @@ class LockedError(Exception):
 class Lock:
     """A lock that ends with its process, however that ends; the file's content is only for people.
 
-    A POSIX record lock, because the kernel itself then says which process holds it (`holder`): a pid that
-    is read from a file may have been recycled. The process must not open this file a second time, since
-    closing any descriptor of it would drop the lock.
+    A POSIX record lock, because the kernel itself then says which process holds it (`lock_holder`): a pid
+    that is read from a file may have been recycled. The process must not open this file a second time,
+    since closing any descriptor of it would drop the lock.
     """
 
     def __init__(self, path: Path, wait_s: float = 0.5) -> None:
@@ -77,7 +76,7 @@ class Lock:
                 break
             except (BlockingIOError, PermissionError):
                 if time.monotonic() >= end:
-                    pid = _holder(self._fd)
+                    pid = lock_holder(self._fd)
                     os.close(self._fd)
                     raise LockedError(path, pid or None) from None
                 time.sleep(0.05)
@@ -88,44 +87,11 @@ class Lock:
         os.close(self._fd)
 
 
-def _holder(fd: int) -> Optional[int]:
-    """The process that holds the lock: None if nobody does, 0 if it is one that cannot be seen from here."""
+def lock_holder(fd: int) -> Optional[int]:
+    """The process that holds the lock: None if nobody does, 0 if it is one that cannot be seen from here.
+
+    Asking does not take the lock, so that it cannot get in the way of a start.
+    """
     asked = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
     kind, _, _, _, pid = struct.unpack(_FLOCK, fcntl.fcntl(fd, fcntl.F_GETLK, asked))
     return None if kind == fcntl.F_UNLCK else max(0, pid)
-
-
-def holder(paths: Paths) -> Optional[int]:
-    """The pid of the running daemon, proved by its lock; 0 if it runs where no pid can be seen.
-
-    Asking does not take the lock, so that it cannot get in the way of a start. Raises OSError.
-    """
-    try:
-        fd = os.open(paths.statedir / LOCK, os.O_RDONLY | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return None
-    try:
-        return _holder(fd)
-    finally:
-        os.close(fd)
-
-
-def send_signal(paths: Paths, pid: int, number: signal.Signals) -> bool:
-    """Signal the daemon, and no process that has inherited its pid. False if it is gone."""
-    try:
-        if not hasattr(os, "pidfd_open") or not hasattr(signal, "pidfd_send_signal"):
-            if holder(paths) != pid:
-                return False
-            os.kill(pid, number)
-            return True
-        fd = os.pidfd_open(pid)
-        try:
-            # The descriptor stays with this process whatever becomes of the number, and it holds the lock.
-            if holder(paths) != pid:
-                return False
-            signal.pidfd_send_signal(fd, number)
-            return True
-        finally:
-            os.close(fd)
-    except ProcessLookupError:
-        return False

@@ -7,27 +7,25 @@ hangs can be told to leave. Everything that can go wrong before the loop runs is
 from __future__ import annotations
 
 import argparse
+import contextlib
 import faulthandler
 import logging
 import os
-import queue
+import select
 import signal
 import sys
 import threading
 import time
 from concurrent.futures import Future
-from contextlib import suppress
-from pathlib import Path
-from typing import Mapping, Optional, Sequence
+from typing import Iterator, Optional, Sequence
 
 from elastiq import __version__, command, config, factory, identity, logs
 from elastiq.control import Answer, ControlServer, Refused
 from elastiq.daemon import Daemon
 from elastiq.events import EventQueue, RealClock
-from elastiq.interfaces import BatchSystem, Cloud, Owner, SourceError
+from elastiq.interfaces import SourceError
 from elastiq.notify import notify, reloading, watchdog_s
 from elastiq.paths import LOCK, SOCKET_LOCK, Lock, LockedError, Paths
-from elastiq.settings import Settings
 from elastiq.store import Store, StoreError
 from elastiq.threads import ThreadExecutor
 
@@ -38,6 +36,7 @@ EXIT_CANNOT_CREATE = 73  # EX_CANTCREAT: a directory, the socket or the store ca
 EXIT_RUNS_ALREADY = 75  # EX_TEMPFAIL: another elastiq has this state or run directory
 EXIT_CONFIG = 78  # EX_CONFIG: the configuration is wrong; starting again would not help
 IN_FLIGHT_S = 8.0  # for calls in flight, after the loop has ended
+ENDED = 0  # no signal has this number: the decision loop has ended
 LEAVE_S = 9.5  # after the first signal, whatever hangs
 
 EPILOG = """\
@@ -57,19 +56,23 @@ class StartError(Exception):
 
 
 def main(argv: Optional[Sequence[str]] = None) -> int:
-    """Run the daemon until a signal; returns the exit code."""
+    """Run the daemon until a signal. Returns only if it could not start; see EPILOG for the codes."""
     args = _parser().parse_args(argv)
-    paths = Paths.of(args.config, args.logdir, args.statedir, args.rundir)
     os.umask(0o027)  # neither log nor state is for everybody
-    with suppress(ValueError, OSError):  # no standard error: nowhere to write to
+    if sys.stderr is not None:
         faulthandler.enable()  # the watchdog's SIGABRT shows where the loop hung
     try:
-        loaded = read_config(paths.config)
-        return Service(paths, loaded, args.logdir is not None, args.background).run()
+        with _explained():
+            paths = Paths.of(args.config, args.logdir, args.statedir, args.rundir)
+            service = Service(paths, config.load(paths.config), args.logdir is not None, args.background)
     except StartError as error:
-        for line in error.lines:
-            print(f"elastiq: {line}", file=sys.stderr)
+        print(*(f"elastiq: {line}" for line in error.lines), sep="\n", file=sys.stderr)
         return error.code
+    except KeyboardInterrupt:
+        return 128 + signal.SIGINT
+    code = service.run()
+    logging.shutdown()
+    os._exit(code)  # a thread that hangs in a call must not meet an interpreter that is taken down
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -89,98 +92,108 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def read_config(path: Path) -> config.Loaded:
-    """The settings. Raises `StartError` with all that is wrong."""
+@contextlib.contextmanager
+def _explained() -> Iterator[None]:
+    """Turn what a person can mend into a `StartError`."""
     try:
-        return config.load(path)
+        yield
     except config.ConfigError as error:
         raise StartError(EXIT_CONFIG, *error.problems) from None
+    except SourceError as error:  # of a plugin that cannot be made from its section
+        raise StartError(EXIT_CONFIG, str(error)) from None
+    except LockedError as error:
+        raise StartError(EXIT_RUNS_ALREADY, str(error)) from None
+    except (StoreError, identity.IdentityError) as error:
+        raise StartError(EXIT_CANNOT_CREATE, str(error)) from None
+    except OSError as error:
+        raise StartError(EXIT_CANNOT_CREATE, f"{error.filename}: {error.strerror}, cannot start") from None
+
+
+class _Signals:
+    """Signals come through a pipe that Python's own handler writes to, and so does the end of the loop.
+
+    Waiting on a lock for a Python handler is not enough: the kernel may give the signal to another thread,
+    and then nothing wakes the main one (seen here in one of ten SIGTERMs right after the start).
+    """
+
+    def __init__(self) -> None:
+        self._read, self._write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, lambda *_: None)
+
+    def post(self, number: int) -> None:
+        os.write(self._write, bytes([number]))
+
+    def wait(self, timeout_s: Optional[float]) -> Optional[int]:
+        """The next signal, or None after so many seconds without one."""
+        ready, _, _ = select.select([self._read], [], [], timeout_s)
+        return os.read(self._read, 1)[0] if ready else None
 
 
 class Service:
-    """One daemon with its locks, logs, socket and signals. Raises `StartError` while it starts."""
+    """One daemon with its locks, logs, socket and signals."""
 
     def __init__(self, paths: Paths, loaded: config.Loaded, log_to_files: bool, background: bool) -> None:
+        """Take the locks and open the logs."""
         self._paths = paths
         self._settings = loaded.settings
         self._logdir = paths.logdir if log_to_files else None
         # In the background, standard error is a file for what does not come through the log.
         self._stream = open(os.devnull, "w") if background else sys.stderr
         for directory in (paths.statedir, paths.rundir, *([paths.logdir] if log_to_files else [])):
-            _make_directory(directory)
-        self._locks = [_lock(paths.statedir / LOCK), _lock(paths.rundir / SOCKET_LOCK)]
-        self._set_up_logs(loaded.settings)
-        try:
-            self._owner = identity.owner(loaded.settings.cluster_name, paths.statedir)
-        except identity.IdentityError as error:
-            raise StartError(EXIT_CANNOT_CREATE, str(error)) from None
-        log.info(
-            "elastiq %s starts, configuration %s: %s", __version__, paths.config, ", ".join(loaded.set_keys)
-        )
-        for warning in loaded.warnings:
-            log.warning("%s", warning)
+            directory.mkdir(mode=0o750, parents=True, exist_ok=True)
+        self._locks = (Lock(paths.statedir / LOCK), Lock(paths.rundir / SOCKET_LOCK))
+        self._owner = identity.owner(loaded.settings.cluster_name, paths.statedir)
         self._events = EventQueue(RealClock(), longest_pause_s=loaded.settings.sleep_s)
-        self._signals: queue.SimpleQueue[Optional[int]] = queue.SimpleQueue()  # None: the loop has ended
         self._daemon: Optional[Daemon] = None
         self._failure: Optional[StartError] = None
         self._beat_due = True
         self._reload_lock = threading.Lock()
+        self._begin_log(loaded, f"elastiq {__version__} starts")
 
     def run(self) -> int:
         """Run until a signal or a fault; returns the exit code."""
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            # put() of SimpleQueue is reentrant, and nothing else is done inside the handler
-            signal.signal(number, lambda number, _: self._signals.put(number))
-        loop = threading.Thread(target=self._decide, name="elastiq decisions", daemon=True)
-        loop.start()
+        self._signals = _Signals()
+        threading.Thread(target=self._decide, name="elastiq decisions", daemon=True).start()
         code = self._supervise()
-        if self._failure:
-            code = self._failure.code
-            for line in self._failure.lines:
-                log.critical("%s", line)
+        for line in self._failure.lines if self._failure else ():
+            log.critical("%s", line)
         log.info("elastiq ends")
-        logging.shutdown()
-        if loop.is_alive():
-            os._exit(code)  # nothing of it may go on while the interpreter is taken down
-        return code
+        return self._failure.code if self._failure else code
 
     # ------------------------------------------------------------------ the decision thread
 
     def _decide(self) -> None:
         try:
-            self._run_daemon()
+            with _explained():
+                daemon, control = self._build()
+            self._events.post(lambda: notify("READY=1"))  # from the loop: it runs
+            daemon.run()
+            control.close()
+            daemon.close(IN_FLIGHT_S)
         except StartError as error:
             self._failure = error
         except Exception:
             log.critical("internal fault", exc_info=True)
             self._failure = StartError(EXIT_FAULT, "the decision loop ended by an internal fault")
         finally:
-            self._signals.put(None)
+            self._signals.post(ENDED)
 
-    def _run_daemon(self) -> None:
-        batch, clouds = make_plugins(self._settings, self._owner)
-        try:
-            store = Store(str(self._paths.statedir / "elastiq.db"))
-        except StoreError as error:
-            raise StartError(EXIT_CANNOT_CREATE, str(error)) from None
-        daemon = self._daemon = factory.build(
+    def _build(self) -> tuple[Daemon, ControlServer]:
+        batch, clouds = factory.plugins(self._settings, self._owner)
+        daemon = factory.build(
             self._settings,
             batch=batch,
             clouds=clouds,
             owner=self._owner,
             events=self._events,
             executor=ThreadExecutor(self._events),
-            store=store,
+            store=Store(str(self._paths.statedir / "elastiq.db")),
         )
-        try:
-            control = ControlServer(self._paths.socket, lambda: daemon.snapshot, self._command)
-        except OSError as error:
-            raise StartError(EXIT_CANNOT_CREATE, f"{self._paths.socket}: {error.strerror or error}") from None
         daemon.start()
-        self._events.post(lambda: notify("READY=1"))  # from the loop: it runs
-        daemon.run()
-        control.close()
-        daemon.close(IN_FLIGHT_S)
+        self._daemon = daemon
+        return daemon, ControlServer(self._paths.socket, lambda: daemon.snapshot, self._command)
 
     # ------------------------------------------------------------------ the main thread
 
@@ -188,16 +201,15 @@ class Service:
         """Wait for signals until it is time to leave; returns the exit code if nothing failed."""
         watchdog = watchdog_s()
         while True:
-            try:
-                number = self._signals.get(timeout=watchdog / 4 if watchdog else None)
-            except queue.Empty:
-                self._beat()
-                continue
+            number = self._signals.wait(watchdog / 4 if watchdog else None)
             if number is None:
+                self._beat()
+            elif number == ENDED:
                 return 0
-            if number != signal.SIGHUP:
+            elif number == signal.SIGHUP:
+                threading.Thread(target=self._reload_quietly, name="elastiq reload", daemon=True).start()
+            else:
                 return self._leave(signal.Signals(number).name)
-            threading.Thread(target=self._reload_quietly, name="elastiq reload", daemon=True).start()
 
     def _beat(self) -> None:
         """Let the loop itself feed the watchdog: one that hangs does not."""
@@ -221,12 +233,11 @@ class Service:
             return 0  # nothing was begun yet
         command.kill_all()
         while True:
-            try:
-                number = self._signals.get(timeout=max(0.0, end - time.monotonic()))
-            except queue.Empty:
+            number = self._signals.wait(max(0.0, end - time.monotonic()))
+            if number is None:
                 log.error("the decision loop did not end within %g s: leaving without it", LEAVE_S)
                 return EXIT_FAULT
-            if number is None:
+            if number == ENDED:
                 return 0
             if number != signal.SIGHUP:
                 log.warning("second signal: leaving at once")
@@ -242,10 +253,14 @@ class Service:
         with self._reload_lock:
             reloading()
             try:
-                loaded = read_config(self._paths.config)
-                if loaded.settings.cluster_name != self._settings.cluster_name:
-                    raise StartError(EXIT_CONFIG, "cluster_name cannot change while elastiq runs: restart it")
-                batch, clouds = make_plugins(loaded.settings, self._owner)
+                with _explained():
+                    loaded = config.load(self._paths.config)
+                    settings = loaded.settings
+                    if settings.cluster_name != self._settings.cluster_name:
+                        raise StartError(
+                            EXIT_CONFIG, "cluster_name cannot change while elastiq runs: restart it"
+                        )
+                    batch, clouds = factory.plugins(settings, self._owner)
             except StartError as error:
                 text = "refused, the old settings stay: " + "; ".join(error.lines)
                 log.error("reload %s", text)
@@ -253,20 +268,18 @@ class Service:
                 raise
             finally:
                 notify("READY=1")
-            self._settings = loaded.settings
-            self._set_up_logs(loaded.settings)
-            log.info("configuration read again: %s", ", ".join(loaded.set_keys))
-            for warning in loaded.warnings:
-                log.warning("%s", warning)
+            self._settings = settings
+            self._begin_log(loaded, "configuration read again")
 
         def take() -> None:
+            self._events.longest_pause_s = settings.sleep_s
             daemon.core.tell("reload", "")
-            daemon.core.guard("reload", lambda: daemon.reload(loaded.settings, batch, clouds))
+            daemon.core.guard("reload", lambda: daemon.reload(settings, batch, clouds))
 
         self._events.post(take)
 
     def _reload_quietly(self) -> None:
-        with suppress(StartError):  # it is in the log and in the status
+        with contextlib.suppress(StartError):  # it is in the log and in the status
             self.reload()
 
     def _command(self, verb: str, args: Answer) -> Future[Answer]:
@@ -290,36 +303,11 @@ class Service:
         except Exception as error:  # noqa: BLE001 - it is raised where the client is answered
             future.set_exception(error)
 
-    def _set_up_logs(self, settings: Settings) -> None:
-        logs.setup(settings.log_level, settings.log_format, self._logdir, self._stream)
-
-
-def make_plugins(settings: Settings, owner: Owner) -> tuple[BatchSystem, Mapping[str, Cloud]]:
-    """The batch system and the sites that the settings name. Raises `StartError`."""
-    try:
-        return factory.plugins(settings, owner)
-    except config.ConfigError as error:
-        raise StartError(EXIT_CONFIG, *error.problems) from None
-    except SourceError as error:
-        raise StartError(EXIT_CONFIG, str(error)) from None
-
-
-def _make_directory(path: Path) -> None:
-    try:
-        path.mkdir(mode=0o750, parents=True, exist_ok=True)
-    except OSError as error:
-        raise StartError(
-            EXIT_CANNOT_CREATE, f"{path}: cannot make this directory: {error.strerror}"
-        ) from None
-
-
-def _lock(path: Path) -> Lock:
-    try:
-        return Lock(path)
-    except LockedError as error:
-        raise StartError(EXIT_RUNS_ALREADY, str(error)) from None
-    except OSError as error:
-        raise StartError(EXIT_CANNOT_CREATE, f"{path}: cannot lock: {error.strerror}") from None
+    def _begin_log(self, loaded: config.Loaded, what: str) -> None:
+        logs.setup(loaded.settings.log_level, loaded.settings.log_format, self._logdir, self._stream)
+        log.info("%s, %s says: %s", what, self._paths.config, ", ".join(loaded.set_keys))
+        for warning in loaded.warnings:
+            log.warning("%s", warning)
 
 
 if __name__ == "__main__":

@@ -11,8 +11,9 @@ from typing import Any, Optional
 
 from elastiq import __version__, client, config
 from elastiq.cli import follow, process, view
+from elastiq.cli.running import holder
 from elastiq.control import Refused
-from elastiq.paths import LOG, Paths, holder
+from elastiq.paths import LOG, Paths
 
 FAILED = 1
 NOT_RUNNING = 3  # as the Linux Standard Base has it for `status`

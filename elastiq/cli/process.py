@@ -13,8 +13,9 @@ from typing import BinaryIO, Mapping
 import elastiq
 from elastiq import client
 from elastiq.cli.follow import last_lines
+from elastiq.cli.running import holder, send_signal
 from elastiq.control import Refused
-from elastiq.paths import LOG, Paths, holder, send_signal
+from elastiq.paths import LOG, Paths
 
 START_S = 60.0
 STOP_S = 15.0  # the daemon itself leaves within 10

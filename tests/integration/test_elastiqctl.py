@@ -3,21 +3,27 @@ port on loopback where nobody listens, so that the daemon lives but knows nothin
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import json
 import os
+import pty
 import signal
 import socket
 import subprocess
 import sys
+import termios
 import time
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, Callable, Iterator, Mapping, Optional
 
 import pytest
 
 from elastiq import client
-from elastiq.control import Refused
-from elastiq.paths import LOCK, Paths, holder, send_signal
+from elastiq.cli.running import holder, send_signal
+from elastiq.control import ControlServer, Refused
+from elastiq.paths import LOCK, Paths
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 COMMANDS = ("condor_q", "condor_status", "condor_config_val", "condor_version", "condor_drain")
@@ -87,12 +93,16 @@ class Head:
         assert "Traceback" not in out + err
         return subprocess.CompletedProcess(words, process.returncode, out, err)
 
-    def foreground(self, *code: str, **env: str) -> subprocess.Popen[str]:
+    @contextlib.contextmanager
+    def foreground(self, *code: str, **env: str) -> Iterator[subprocess.Popen[str]]:
         """The daemon itself; ``code`` is run in its place, with its arguments."""
         argv = [sys.executable, *(("-c", *code) if code else ("-m", "elastiq.service")), *self.arguments()]
-        return subprocess.Popen(
-            argv, cwd=ROOT, env=self.environment(**env), text=True, stderr=subprocess.PIPE
-        )
+        options: dict[str, Any] = {"cwd": ROOT, "env": self.environment(**env), "text": True}
+        with subprocess.Popen(argv, stderr=subprocess.PIPE, **options) as daemon:
+            try:
+                yield daemon
+            finally:
+                daemon.kill()
 
     def status(self) -> Mapping[str, Any]:
         answer: Mapping[str, Any] = client.ask(self.paths.socket, "status")["status"]
@@ -338,6 +348,15 @@ def test_a_signal_ends_it_well(head: Head, number: signal.Signals) -> None:
     assert daemon.returncode == 0
     assert number.name in err and "elastiq ends" in err and "Traceback" not in err
     assert "s3cr3t" not in err
+
+
+def test_no_signal_right_after_the_start_is_lost(head: Head) -> None:
+    for _ in range(8):  # the kernel may give it to any thread, and one in ten was once not noticed
+        with head.foreground() as daemon:
+            eventually(head.answers)
+            daemon.send_signal(signal.SIGTERM)
+            daemon.communicate(timeout=12)
+        assert daemon.returncode == 0
 
 
 def test_a_call_that_hangs_holds_the_end_up_for_less_than_ten_seconds(head: Head, silent_cloud: int) -> None:
@@ -592,10 +611,58 @@ def test_the_demo_needs_no_configuration(tmp_path: Path) -> None:
     assert done.returncode == 0 and "--speed" in done.stdout
 
 
-def test_adopt_asks_before_it_acts(head: Head) -> None:
+def test_without_another_head_s_instances_there_is_nothing_to_adopt(head: Head) -> None:
     head.ctl("start")
     done = head.ctl("adopt")
-    assert (done.returncode, "nothing to adopt" in done.stdout) == (0, True)
+    assert done.returncode == 0 and "nothing to adopt" in done.stdout
+
+
+@pytest.fixture
+def adoptions(head: Head) -> Iterator[list[Mapping[str, Any]]]:
+    """A daemon that knows two instances of another head; what it was asked comes in here."""
+    asked: list[Mapping[str, Any]] = []
+
+    def command(verb: str, args: Mapping[str, Any]) -> Future[Mapping[str, Any]]:
+        asked.append({"verb": verb, **args})
+        future: Future[Mapping[str, Any]] = Future()
+        future.set_result({"instances": ["i-1", "i-2"], "adopted": bool(args.get("yes"))})
+        return future
+
+    head.paths.rundir.mkdir()
+    server = ControlServer(head.paths.socket, dict, command)
+    yield asked
+    server.close()
+
+
+def test_adopt_does_nothing_without_a_yes(head: Head, adoptions: list[Mapping[str, Any]]) -> None:
+    done = head.ctl("adopt")
+    assert done.returncode == 1 and "i-1" in done.stdout and "--yes" in done.stderr
+    assert adoptions == [{"verb": "adopt"}]
+    assert head.ctl("adopt", "--yes").returncode == 0
+    assert adoptions[1:] == [{"verb": "adopt"}, {"verb": "adopt", "yes": True}]
+
+
+@pytest.mark.parametrize(
+    ("typed", "code"), [("y\n", 0), ("yes\n", 0), ("n\n", 1), ("\n", 1), ("\x04", 1), ("\x03", 130)]
+)
+def test_adopt_asks_in_a_terminal(
+    head: Head, adoptions: list[Mapping[str, Any]], typed: str, code: int
+) -> None:
+    terminal, its_end = pty.openpty()
+    with head.popen("adopt", stdin=its_end, start_new_session=True, preexec_fn=_take_terminal) as process:
+        os.close(its_end)
+        assert process.stdout is not None
+        while "[y/N]" not in os.read(process.stdout.fileno(), 1000).decode():
+            pass
+        os.write(terminal, typed.encode())
+        _, err = process.communicate(timeout=20)
+    os.close(terminal)
+    assert process.returncode == code and "Traceback" not in err
+    assert ({"verb": "adopt", "yes": True} in adoptions) == (code == 0)
+
+
+def _take_terminal() -> None:
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
 
 def test_a_default_daemon_does_not_import_elastiqctl() -> None:

@@ -11,7 +11,8 @@ from typing import Iterator
 
 import pytest
 
-from elastiq.paths import LOCK, Lock, LockedError, Paths, holder, send_signal
+from elastiq.cli.running import holder, send_signal
+from elastiq.paths import LOCK, Lock, LockedError, Paths
 
 HOLD = """
 import sys
@@ -20,6 +21,14 @@ from elastiq.paths import Lock
 lock = Lock(Path(sys.argv[1]))
 print("locked", flush=True)
 sys.stdin.read()
+"""
+ASK = """
+import sys
+from elastiq.cli.running import holder
+from elastiq.paths import Paths
+paths = Paths.of(statedir=sys.argv[1])
+while True:
+    holder(paths)
 """
 
 
@@ -90,9 +99,7 @@ def test_without_pidfds_the_lock_is_asked_too(paths: Paths, other: subprocess.Po
 
 def test_asking_never_gets_in_the_way_of_a_start(paths: Paths) -> None:
     (paths.statedir / LOCK).touch()
-    asking = "import sys\nfrom pathlib import Path\nfrom elastiq.paths import *\np = Path(sys.argv[1])\n" \
-        "while True: holder(Paths(p, p, p, p))"  # fmt: skip
-    with subprocess.Popen([sys.executable, "-c", asking, str(paths.statedir)]) as asker:
+    with subprocess.Popen([sys.executable, "-c", ASK, str(paths.statedir)]) as asker:
         for _ in range(200):
             Lock(paths.statedir / LOCK, wait_s=0).release()
         asker.kill()
