@@ -39,7 +39,7 @@ class Paths:
         if os.geteuid() == 0:
             usual = ("/etc/elastiq.conf", "/var/log/elastiq", "/var/lib/elastiq", "/run/elastiq")
         else:
-            home = Path.home() / ".elastiq"
+            home = os.path.join("/nonexistent", os.path.expanduser("~"), ".elastiq")  # a user may have none
             usual = (f"{home}/elastiq.conf", f"{home}/log", f"{home}/state", f"{home}/run")
         given = (config, logdir, statedir, rundir)
         return cls(*(Path(os.path.abspath(mine or default)) for mine, default in zip(given, usual)))

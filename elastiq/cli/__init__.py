@@ -42,6 +42,7 @@ _VERBS: Mapping[str, str] = {
 
 def main(argv: Optional[Sequence[str]] = None) -> int:
     """Run one command; returns its exit code. No input of a person ends in a traceback."""
+    sys.stdout = sys.stdout or open(os.devnull, "w")  # closed by the caller
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal that cannot show a letter gets a `?`
@@ -49,13 +50,14 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
         code = _run(list(sys.argv[1:] if argv is None else argv))
         sys.stdout.flush()
         return code
-    except BrokenPipeError:  # `elastiqctl log | head`: the reader has had enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
     except KeyboardInterrupt:
         return 130
-    except OSError as error:  # a file or directory that is not as it should be
-        print(f"elastiqctl: {error.filename or ''}: {error.strerror or error}", file=sys.stderr)
+    except OSError as error:
+        # What is still to be written would fail once more when Python leaves.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        if isinstance(error, BrokenPipeError):  # `elastiqctl log | head`: the reader has had enough
+            return 0
+        print(f"elastiqctl: {error.filename or 'output'}: {error.strerror or error}", file=sys.stderr)
         return 4 if isinstance(error, PermissionError) else 1
 
 

@@ -43,7 +43,11 @@ def status(paths: Paths, args: Namespace) -> int:
     if args.json:
         print(json.dumps({**found, "pid": answer["pid"]}, indent=2))
     else:
-        print(view.text(found, answer["pid"], time.monotonic() - found["monotonic_at"]))
+        try:
+            text = view.text(found, answer["pid"], time.monotonic() - found["monotonic_at"])
+        except (KeyError, TypeError):  # after an upgrade
+            text = f"elastiq {found.get('version')} runs, another version than this elastiqctl: restart it"
+        print(text)
     return 0
 
 

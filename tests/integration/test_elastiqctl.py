@@ -568,6 +568,24 @@ def test_a_reader_that_leaves_early_is_no_error(head: Head) -> None:
     assert process.returncode == 0
 
 
+@pytest.mark.parametrize(("where", "code"), [("> /dev/full", 1), (">&-", 0), ("2>&-", 0), (">&- 2>&-", 0)])
+def test_an_output_that_cannot_be_written_is_no_traceback(head: Head, where: str, code: int) -> None:
+    script = f'"$@" {where}'
+    argv = ["sh", "-c", script, "sh", sys.executable, "-m", "elastiq", *head.arguments(), "conf"]
+    done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == code
+    assert "Traceback" not in done.stderr and "Exception" not in done.stderr
+    assert len(done.stderr.splitlines()) == code
+
+
+def test_a_daemon_of_another_version_is_said_to_be_one(head: Head) -> None:
+    head.paths.rundir.mkdir()
+    server = ControlServer(head.paths.socket, lambda: {"version": "1.9"}, lambda *_: Future())
+    done = head.ctl("status")
+    server.close()
+    assert done.returncode == 0 and "1.9" in done.stdout and "restart" in done.stdout
+
+
 def test_conf_shows_versions_places_and_keys_but_no_secret(head: Head) -> None:
     done = head.ctl("conf")
     assert done.returncode == 0
