@@ -10,7 +10,7 @@ from typing import Optional, Sequence
 
 from elastiq.interfaces import JobGroup, Offer, Pool, Resources
 from elastiq.nodes import CAPACITY, TO_COME
-from elastiq.packing import Need, Room, jobs_held, need, vector, without
+from elastiq.packing import Need, Room, Vector, jobs_held, need, vector, without
 from elastiq.situation import Launch, Situation, group_name
 
 
@@ -43,7 +43,7 @@ class Budget:
         for pool in s.settings.pools:
             there = s.registry.count(pool.name)
             left = None if pool.max_vms is None else max(0, pool.max_vms - there)
-            self._why[pool.name] = f"pool {pool.name} is at its max_vms {pool.max_vms} ({there} counted)"
+            self._why[pool.name] = f"pool {pool.name} may have max_vms {pool.max_vms} ({there} counted)"
             broken = s.health.breaker(pool.name)
             if broken:
                 canary = max(0, 1 - s.registry.count(pool.name, TO_COME))
@@ -52,12 +52,13 @@ class Budget:
 
     def allowed(self, pool: str, wanted: int) -> tuple[int, str]:
         """How many of the wanted may be launched, and why not all."""
-        if self._left is not None and self._left < 1:
-            return 0, f"max_vms {self._s.settings.max_vms} is reached ({self.counted} counted)"
         left = self._pool_left[pool]
-        if left is not None and left < 1:
-            return 0, self._why[pool]
-        return min(x for x in (wanted, self._left, left) if x is not None), ""
+        count = min(x for x in (wanted, self._left, left) if x is not None)
+        if count == wanted:
+            return count, ""
+        if left == count:
+            return count, self._why[pool]
+        return count, f"max_vms {self._s.settings.max_vms} is reached ({self.counted + count} counted)"
 
     def take(self, pool: str, count: int) -> None:
         if self._left is not None:
@@ -94,12 +95,9 @@ class Orders:
         for pool, offer in self._offers(self._s.settings.pools):
             if pool.name in refused_by:
                 continue
-            whole = capacity(self._s, pool, offer.flavour)
-            room = vector(whole, self._s.settings.n_jobs_per_vm)
-            fits, misfit = self._s.fits(group, whole)
-            each = jobs_held(room, asked)
-            if not fits or each < 1:
-                misfits.append(f"{offer}: {misfit or 'too small'}")
+            each, misfit, room = self._fit(group, pool, offer)
+            if not each:
+                misfits.append(f"{offer}: {misfit}")
                 continue
             matchable = True
             if covered >= jobs or (one_only and covered):
@@ -111,11 +109,31 @@ class Orders:
                 held = min(jobs - covered, count * each)
                 covered += held
                 order = self._orders[-1]
-                self._orders[-1] = Launch(order.offer, order.count, order.reason, {group.key: held})
+                for_jobs = jobs if one_only else held  # one machine is tried on behalf of all
+                self._orders[-1] = Launch(order.offer, order.count, order.reason, {group.key: for_jobs})
                 self._leave_room(room, asked, each, count, held)
+        if one_only and covered:
+            why = why or "one machine first: there was room for these jobs that they did not use"
         if not matchable:
             why = "nothing offered can run it: " + "; ".join(dict.fromkeys(misfits)) if misfits else "no pool"
         return covered, why if covered < jobs else "", matchable
+
+    def matchable(self, group: JobGroup) -> bool:
+        """Whether any offer would run its jobs, as far as is known."""
+        trial = self._s.trials.get(group.key)
+        refused_by = trial.refused_by if trial else ()
+        return any(
+            pool.name not in refused_by and self._fit(group, pool, offer)[0]
+            for pool, offer in self._offers(self._s.settings.pools)
+        )
+
+    def _fit(self, group: JobGroup, pool: Pool, offer: Offer) -> tuple[int, str, Vector]:
+        """How many of its jobs an empty machine holds, if none why, and that machine's room."""
+        whole = capacity(self._s, pool, offer.flavour)
+        room = vector(whole, self._s.settings.n_jobs_per_vm)
+        fits, misfit = self._s.fits(group, whole)
+        each = jobs_held(room, need(group.request)) if fits else 0
+        return each, misfit or "too small", room
 
     def merged(self) -> tuple[Launch, ...]:
         """One call for each offer, whatever it is for."""
@@ -157,11 +175,8 @@ class Orders:
             self._orders.append(Launch(offer, count, reason))
         return count, obstacle
 
-    def _leave_room(
-        self, room: tuple[Optional[float], ...], asked: Need, each: int, count: int, held: int
-    ) -> None:
+    def _leave_room(self, room: Vector, asked: Need, each: int, count: int, held: int) -> None:
         """What the new machines have left serves the groups that come after."""
         full, rest = divmod(held, each)
-        whole = (room[0], room[1], room[2], room[3], room[4])
-        self._room.add(without(whole, asked, each), ["new"] * full)
-        self._room.add(without(whole, asked, rest), ["new"] * (count - full))
+        self._room.add(without(room, asked, each), ["new"] * full)
+        self._room.add(without(room, asked, rest), ["new"] * (count - full))

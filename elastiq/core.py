@@ -16,7 +16,7 @@ from elastiq.events import EventQueue
 from elastiq.executor import Executor, Outcome
 from elastiq.health import Health
 from elastiq.interfaces import BatchSystem, Cloud, Owner, SourceError
-from elastiq.nodes import TO_COME, Move, Node, Registry, State
+from elastiq.nodes import IN_SERVICE, TO_COME, Move, Node, Registry, State
 from elastiq.settings import Settings
 from elastiq.store import Store, StoreError, learned_from_json, learned_to_json
 
@@ -223,17 +223,19 @@ class Core:
         log.info("%s (%s): %s -> %s: %s", node.name, node.pool, before.value, after.value, move.reason)
         self.count(f"moves_{after.value}")
         self.record(after.value, node.name, node.pool, move.reason)
-        if before in TO_COME and after in (State.IDLE, State.BUSY):
+        if before in {*TO_COME, State.FAILED} and after in IN_SERVICE:
             self.health.boot_joined(node.pool)
         elif before in (State.PENDING, State.BOOTING):
             if after in (State.FAILED, State.TERMINATING, State.GONE):
                 self.health.boot_failed(node.pool)
-        if after in (State.GONE, State.FAILED) and node.joined_at is None:
+        if after in (State.GONE, State.FAILED):
             self._groups_bereft(node)
 
     def _groups_bereft(self, node: Node) -> None:
-        """A machine never came: groups for which no other was launched have not been tried at all."""
-        for key in node.groups:
-            others = (n for n in self.registry if n is not node and key in n.groups)
-            if not any(n.state in TO_COME or n.joined_at is not None for n in others):
+        """A machine never came, or ended: what it was launched for may be launched for again, and groups
+        for which there is no other have not been tried at all."""
+        groups, node.groups = node.groups, {}
+        for key, jobs in groups.items():
+            self.trials.uncover(key, jobs)
+            if not any(key in other.groups for other in self.registry):
                 self.trials.never_came(key)

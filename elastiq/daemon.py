@@ -10,7 +10,7 @@ from elastiq.core import Core
 from elastiq.events import Timer
 from elastiq.executor import Outcome
 from elastiq.interfaces import BatchSystem, Cloud
-from elastiq.nodes import JOINED, State
+from elastiq.nodes import State
 from elastiq.observer import Observer
 from elastiq.settings import Settings
 
@@ -237,16 +237,8 @@ class Daemon:
         if observer.settled_why or observer.workers.began == self._room_seen:
             return
         self._room_seen = observer.workers.began
-        core = self.core
-        tried: dict[str, set[str]] = {}
-        for node in core.registry:
-            if node.state in JOINED:
-                for key in node.groups:
-                    tried.setdefault(key, set()).add(node.pool)
-        limit_s = core.settings.unused_room_s
-        for key, where in plan.room_free.items():
-            if key in tried:
-                core.trials.room_stood_free(key, observer.observed_s, limit_s, where, frozenset(tried[key]))
+        limit_s = self.core.settings.unused_room_s
+        self.core.trials.observe_room(plan.unused, observer.observed_s, limit_s)
 
     # ------------------------------------------------------------------ the rest
 

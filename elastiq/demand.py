@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass, field
-from typing import Optional
+from typing import Mapping, Optional
 
 from elastiq.interfaces import JobGroup, Jobs
 
@@ -111,6 +111,13 @@ class Trials:
         if len(self.records) > RECORDS_AT_MOST:
             del self.records[next(iter(self.records))]
 
+    def uncover(self, key: str, jobs: int) -> None:
+        """A machine for so many of its jobs did not come, or ended before it was of use."""
+        trial = self.get(key)
+        if trial and trial.standing is Standing.TRYING:
+            trial.covered = max(0, trial.covered - jobs)
+            self.changed = True
+
     def never_came(self, key: str) -> None:
         """No machine of those launched for the group joined: it was not tried at all."""
         trial = self.get(key)
@@ -141,16 +148,20 @@ class Trials:
             elif group.running is not None and group.running < trial.running:
                 trial.running = group.running
 
-    def room_stood_free(
-        self, key: str, seconds: float, limit_s: float, where: str, pools: frozenset[str]
+    def observe_room(
+        self, free: Mapping[str, tuple[str, frozenset[str]]], seconds: float, limit_s: float
     ) -> None:
-        """Fitting room on joined workers stayed unused for another so many observed seconds. ``pools``:
-        where machines were launched for it."""
-        trial = self.get(key)
-        if trial is None or trial.standing is not Standing.TRYING or pools <= {*trial.refused_by}:
-            return
-        trial.room_s += seconds
-        if trial.room_s >= limit_s:
+        """Learn from another so many observed seconds which groups do not use what they have. ``free``: for
+        a group, one machine that was launched for it and has room, and the pools where such machines have
+        had it for ``limit_s``."""
+        for key in [key for key, trial in self.records.items() if trial.standing is Standing.TRYING]:
+            trial = self.get(key)
+            if trial is None:
+                continue
+            where, pools = free.get(key, ("", frozenset()))
+            trial.room_s = trial.room_s + seconds if where else 0.0
+            if trial.room_s < limit_s or pools <= {*trial.refused_by}:
+                continue
             trial.standing = Standing.UNSERVED
             trial.refused_by = tuple(sorted({*trial.refused_by, *pools}))
             trial.reason = (

@@ -78,7 +78,7 @@ class Launching:
                 reason=order.reason,
                 since=intent.created_at,
                 created_at=intent.created_at,
-                groups=tuple(sorted(order.groups)),
+                groups=_share(order, number),
             )
             for number in range(order.count)
         ]
@@ -216,6 +216,11 @@ class Launching:
             text = f"nothing of the launch was seen in {entry.good_s:.0f} s of complete reads"
             self._drop_rest(entry.intent, text)
             self._replan()
+
+
+def _share(order: Launch, number: int) -> dict[str, int]:
+    """The waiting jobs that one machine of an order is for."""
+    return {key: (jobs + number) // order.count for key, jobs in sorted(order.groups.items())}
 
 
 def _prepare_and_launch(batch: BatchSystem, cloud: Cloud, intent: Intent) -> tuple[Instance, ...]:

@@ -83,7 +83,9 @@ class Node:
     idle_s: float = 0.0
     boot_s: float = 0.0
     lost_s: float = 0.0
-    groups: tuple[str, ...] = ()  # keys of the job groups that it was launched for
+    groups: dict[str, int] = field(
+        default_factory=dict
+    )  # of each group: the waiting jobs it was launched for
     number: int = 0  # in the order of appearance, strangers included: no clock steps there
 
     # what only this run knows

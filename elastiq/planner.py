@@ -6,14 +6,17 @@ person can read, and so has every group of waiting jobs that is not served.
 
 from __future__ import annotations
 
-from typing import Optional
+from typing import AbstractSet, Optional, Sequence
 
 from elastiq.broker import Budget, Orders, capacity
 from elastiq.demand import Standing
 from elastiq.interfaces import JobGroup, Resources, WorkerState
 from elastiq.nodes import IN_SERVICE, JOINED, TO_COME, Node, Registry, State
-from elastiq.packing import Held, Room, RoomClass, need, vector
+from elastiq.packing import Held, Room, RoomClass, jobs_held, need, vector
 from elastiq.situation import Launch, Plan, Situation, Step, Verdict, group_name
+
+# A worker in another state takes no job.
+TAKING = (WorkerState.IDLE, WorkerState.BUSY)
 
 __all__ = ["Launch", "Plan", "Situation", "Step", "Verdict", "group_name", "plan", "stranger_for"]
 
@@ -25,12 +28,15 @@ def plan(s: Situation) -> Plan:
     orders = Orders(s, budget, room)
     if not s.no_launch and s.settled:
         orders.floor()
-    verdicts, room_free = _serve(s, room, orders)
-    drains = tuple(_drains(s, room)) if not s.no_end else ()
+    verdicts = _serve(s, room, orders)
+    unused = _unused(s)
+    on_trial = frozenset(node.id for nodes in unused.values() for node in nodes)
+    drains = tuple(_drains(s, room.reserved | on_trial)) if not s.no_end else ()
     failed, ends = _useless(s)
     launches = orders.merged()
     summary = _summary(s, launches, drains, ends, verdicts)
-    return Plan(launches, drains, failed, ends, verdicts, summary, room_free)
+    found_out = {key: (_machine_name(s, nodes[0].id), _long_free(s, nodes)) for key, nodes in unused.items()}
+    return Plan(launches, drains, failed, ends, verdicts, summary, found_out)
 
 
 # --------------------------------------------------------------------------- scale up
@@ -49,54 +55,75 @@ def _room(s: Situation) -> Room:
             whole = capacity(s, pool, node.flavour) if pool else Resources()
             classes.append(RoomClass(vector(whole, slots), [node.id], joined=False))
         elif node.state in (State.IDLE, State.BUSY) and node.seen is not None:
-            if node.seen.state in (WorkerState.IDLE, WorkerState.BUSY):
+            if node.seen.state in TAKING:
                 free = vector(node.seen.free, max(0, slots - node.seen.jobs))
                 stale = node.room_s >= s.settings.unused_room_s
                 classes.append(RoomClass(free, [node.id], joined=True, stale=stale))
     for name, stranger in s.registry.strangers.items():
-        if stranger.worker.state in (WorkerState.IDLE, WorkerState.BUSY):
+        if stranger.worker.state in TAKING:
             free = vector(stranger.worker.free, max(0, slots - stranger.worker.jobs))
             stale = stranger.room_s >= s.settings.unused_room_s
             classes.append(RoomClass(free, [f"worker {name}"], joined=True, stale=stale))
     return Room(classes)
 
 
-def _serve(s: Situation, room: Room, orders: Orders) -> tuple[tuple[Verdict, ...], dict[str, str]]:
+def _unused(s: Situation) -> dict[str, list[Node]]:
+    """For each waiting group under trial, the machines that were launched for it, have joined, and have room
+    for it or turned out to be too small."""
+    groups = s.jobs.groups if s.jobs is not None else ()
+    on_trial = {g.key: g for g in groups if g.waiting and s.trials.standing(g.key) is Standing.TRYING}
+    found: dict[str, list[Node]] = {}
+    for node in s.registry if on_trial else ():
+        worker = node.seen
+        if node.state not in IN_SERVICE or worker is None or worker.state not in TAKING:
+            continue
+        free = vector(worker.free, max(0, s.settings.n_jobs_per_vm - worker.jobs))
+        whole = vector(worker.total, s.settings.n_jobs_per_vm)
+        for key in node.groups:
+            if key in on_trial:
+                asked = need(on_trial[key].request)
+                if jobs_held(free, asked) or not jobs_held(whole, asked):
+                    found.setdefault(key, []).append(node)
+    return found
+
+
+def _long_free(s: Situation, nodes: Sequence[Node]) -> frozenset[str]:
+    return frozenset(node.pool for node in nodes if node.room_s >= s.settings.unused_room_s)
+
+
+def _serve(s: Situation, room: Room, orders: Orders) -> tuple[Verdict, ...]:
     """Go through the waiting groups: the untried ones first, so that those known to run are never
     starved by room that an impossible one holds; then the largest jobs."""
     if s.jobs is None:
-        return (), {}
+        return ()
     waiting = [g for g in s.jobs.groups if g.waiting > 0]
     waited = {g.key: s.history.waited(g.key) for g in waiting if not g.not_eligible}
-    acting = sum(waited.values()) >= max(1, s.settings.waiting_jobs_threshold)
-    verdicts: list[Verdict] = []
-    room_free: dict[str, str] = {}
+    threshold = max(1, s.settings.waiting_jobs_threshold)
+    acting = sum(waited.values()) >= threshold
+    if acting and threshold > 1:
+        acting = sum(waited.get(g.key, 0) for g in waiting if orders.matchable(g)) >= threshold
 
     def order(g: JobGroup) -> tuple[bool, float, float, str]:
         asked = need(g.request)
         return (s.trials.standing(g.key) is Standing.SERVED, -asked[0], -asked[1], g.key)
 
-    for group in sorted(waiting, key=order):
-        verdict, joined = _serve_group(s, group, waited.get(group.key, 0) if acting else None, room, orders)
-        verdicts.append(verdict)
-        if joined:
-            room_free[group.key] = joined
-    return tuple(verdicts), room_free
+    return tuple(
+        _serve_group(s, group, waited.get(group.key, 0) if acting else None, room, orders)
+        for group in sorted(waiting, key=order)
+    )
 
 
-def _serve_group(
-    s: Situation, group: JobGroup, waited: Optional[int], room: Room, orders: Orders
-) -> tuple[Verdict, str]:
-    """What becomes of one group, and a joined machine with room for it. ``waited``: how many of its jobs
-    have waited long enough; None while too few of all groups have."""
+def _serve_group(s: Situation, group: JobGroup, waited: Optional[int], room: Room, orders: Orders) -> Verdict:
+    """What becomes of one group. ``waited``: how many of its jobs have waited long enough; None while too
+    few of all groups have."""
     if group.not_eligible:
-        return Verdict(group, 0, 0, group.not_eligible, matchable=False), ""
+        return Verdict(group, 0, 0, group.not_eligible, matchable=False)
     trial = s.trials.get(group.key)
     standing = trial.standing if trial else Standing.UNTRIED
     refused = trial.refused_by if trial else ()
     if standing is Standing.UNSERVED:
         if all(pool.name in refused for pool in s.settings.pools):
-            return Verdict(group, 0, 0, trial.reason if trial else "", matchable=False), ""
+            return Verdict(group, 0, 0, trial.reason if trial else "", matchable=False)
         held = Held()  # room that it does not use must not keep machines of another pool from it
     else:
         fresh = s.history.waiting_s(group.key, s.now) < s.settings.unused_room_s
@@ -117,8 +144,12 @@ def _serve_group(
             why = trial.reason
     elif left:
         why = _why_not_yet(s, group, waited, why)
-    joined = _machine_name(s, held.on_joined) if held.on_joined else ""
-    return Verdict(group, held.jobs, launching, why or _served_by(s, held), matchable), joined
+    young = left - launching
+    if young > 0 and not why:
+        why = (
+            f"{young} of them have not waited for waiting_jobs_time_s {s.settings.waiting_jobs_time_s:g} yet"
+        )
+    return Verdict(group, held.jobs, launching, why or _served_by(s, held), matchable)
 
 
 def _why_not_yet(s: Situation, group: JobGroup, waited: Optional[int], otherwise: str) -> str:
@@ -126,12 +157,7 @@ def _why_not_yet(s: Situation, group: JobGroup, waited: Optional[int], otherwise
         return s.no_launch
     if waited is None and s.history.waited(group.key):
         return f"fewer than waiting_jobs_threshold {s.settings.waiting_jobs_threshold} jobs have waited"
-    if otherwise:
-        return otherwise
-    return (
-        f"waits for {s.history.waiting_s(group.key, s.now):.0f} s of waiting_jobs_time_s "
-        f"{s.settings.waiting_jobs_time_s:g}"
-    )
+    return otherwise
 
 
 def _served_by(s: Situation, held: Held) -> str:
@@ -152,7 +178,7 @@ def _machine_name(s: Situation, machine: str) -> str:
 # --------------------------------------------------------------------------- scale down
 
 
-def _drains(s: Situation, room: Room) -> list[Step]:
+def _drains(s: Situation, reserved: AbstractSet[str]) -> list[Step]:
     """Idle machines that nobody needs: the longest idle first, never below a minimum. What has not joined
     yet may never do: it is no part of the minimum here."""
     pools = {pool.name: pool for pool in s.settings.pools}
@@ -165,7 +191,7 @@ def _drains(s: Situation, room: Room) -> list[Step]:
         if node.seen is None or node.seen.state is not WorkerState.IDLE or node.site not in s.sites:
             continue
         orphaned = node.pool not in pools
-        if node.id in room.reserved or spare_of.get(node.pool, 1) < 1:
+        if node.id in reserved or spare_of.get(node.pool, 1) < 1:
             continue
         if node.idle_s < s.settings.idle_for_time_s and not orphaned:
             continue

@@ -78,7 +78,9 @@ class Plan:
     ends: tuple[Step, ...]  # useless machines: ended without a drain, since nothing can run there
     verdicts: tuple[Verdict, ...]
     summary: str
-    room_free: Mapping[str, str]  # group key -> a joined machine with room for it
+    # For a group under trial, one machine that was launched for it and stands free, and the pools where
+    # such machines have stood free for unused_room_s.
+    unused: Mapping[str, tuple[str, frozenset[str]]]
 
 
 def group_name(group: JobGroup) -> str:

@@ -195,7 +195,7 @@ class Store:
                 db.execute("DELETE FROM nodes WHERE id = ?", (node.id,))
                 continue
             data = {name: getattr(node, name) for name in _KEPT}
-            data.update(state=node.state.value, addresses=sorted(node.addresses), groups=list(node.groups))
+            data.update(state=node.state.value, addresses=sorted(node.addresses), groups=node.groups)
             db.execute("INSERT OR REPLACE INTO nodes VALUES (?, ?)", (node.id, json.dumps(data)))
 
 
@@ -226,7 +226,6 @@ class _Transaction:
 def _node(data: dict[str, Any]) -> Node:
     data["state"] = State(data["state"])
     data["addresses"] = frozenset(data["addresses"])
-    data["groups"] = tuple(data["groups"])
     return Node(**data)
 
 

@@ -108,7 +108,7 @@ def situation(
     base = Situation(
         now=NOW,
         settings=settings,
-        registry=registry or a_registry(*nodes),
+        registry=a_registry(*nodes) if registry is None else registry,
         jobs=jobs,
         history=history,
         trials=Trials(),
