@@ -97,9 +97,11 @@ class EC2Cloud(Cloud):
         return {key: found[key] for key in ids if found.get(key)}
 
     def checks(self) -> tuple[Check, ...]:
-        return tuple(
-            check_site(self._client.call, self._pools.values(), self._owner, self._refused, self._unknown)
-        )
+        call, pools = self._client.call, self._pools.values()
+        try:
+            return tuple(check_site(call, pools, self._owner, self._refused, self._unknown))
+        except Fault as fault:
+            raise self._unknown(fault) from None
 
     def _listed(self) -> list[Mapping[str, Any]]:
         try:

@@ -53,7 +53,7 @@ AUTH = frozenset(
 CONFIGURATION = frozenset(
     """NetworkAmbiguous VPCIdNotSpecified VPCResourceNotSpecified DefaultVpcDoesNotExist NoSuchVersion
     OperationNotPermitted BootForVolumeTypeUnsupported EncryptedVolumesNotSupported ZonesMismatched
-    CustomerKeyHasBeenRevoked ImageNotActive BadRequest 400 404 405""".split()
+    CustomerKeyHasBeenRevoked ImageNotActive BadRequest 301 302 303 307 308 400 404 405""".split()
 )
 _CONFIGURATION_FORM = re.compile(
     r"^(Invalid|Missing|Unknown(Parameter|Volume)|Unsupported|Validation|Malformed)"
@@ -75,7 +75,7 @@ _NONSENSE = ("NotEC2", "ResponseParserError", "ValueError", "KeyError", "TypeErr
 
 _HINTS: tuple[tuple[str, str], ...] = (  # the first that is found in the code or the message
     (r"network ?ambiguous|possible networks", "set subnet_id or network_interfaces"),
-    (r"^(400|404|405)\b", "check api_url"),
+    (r"^(30.|40.)\b", "check api_url"),
     (r"AMI|image", "check image_id"),
     (r"key ?pair", "check key_name"),
     (r"launch ?template", "check launch_template"),
@@ -116,12 +116,12 @@ class Fault(Exception):
         if "ClientError" in classes:
             response = getattr(exc, "response", {})
             error = response.get("Error") or {}
-            code = re.sub(r"^(Client|Server)\.", "", str(error.get("Code") or "Unknown"))
             status = int(response.get("ResponseMetadata", {}).get("HTTPStatusCode") or 0)
+            code = re.sub(r"^(Client|Server)\.", "", str(error.get("Code") or "Unknown"))
+            code = str(status) if 300 <= status < 400 else code  # botocore follows no redirection
             return cls(operation, code, str(error.get("Message") or ""), status)
-        message = str(exc).split(" Further retries may succeed", 1)[
-            0
-        ]  # botocore goes on with the whole answer
+        # a parser's complaint goes on with the whole answer
+        message = str(exc).partition(" Further retries may succeed")[0]
         return cls(operation, type(exc).__name__, message, 0, sent and not _never_left(exc, classes))
 
     @property

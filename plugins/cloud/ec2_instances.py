@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+from datetime import datetime, timezone
 from typing import Any, Iterable, Iterator, Mapping, Optional
 
 from elastiq.interfaces import Instance, Instances, InstanceState, Owner
@@ -43,7 +44,9 @@ def described(row: Mapping[str, Any]) -> Instance:
     """One instance. States go by name: OpenStack sends "error" with the code of "pending"."""
     tags = _tags(row)
     state, detail = _state(row)
-    launched = row.get("LaunchTime")
+    launched: Optional[datetime] = row.get("LaunchTime")
+    if launched and launched.tzinfo is None:
+        launched = launched.replace(tzinfo=timezone.utc)  # some clouds leave the Z out
     return Instance(
         id=row["InstanceId"],
         state=state,

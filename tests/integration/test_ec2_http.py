@@ -260,8 +260,16 @@ def test_all_private_addresses_of_all_interfaces_are_told(server: EC2Server) -> 
     assert one.addresses == {"10.0.0.7", "10.0.0.8", "10.9.0.7", "2001:db8::7"}
 
 
-@pytest.mark.parametrize("moment", ["2026-03-01T12:00:00.000Z", "2026-03-01T14:00:00+02:00", "1772366400"])
-def test_launch_times_of_any_spelling_are_epoch_seconds(server: EC2Server, moment: str) -> None:
+@pytest.mark.parametrize(
+    "moment",
+    ["2026-03-01T12:00:00.000Z", "2026-03-01T14:00:00+02:00", "2026-03-01T12:00:00", "1772366400"],
+)
+def test_launch_times_of_any_spelling_are_epoch_seconds(
+    server: EC2Server, moment: str, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    monkeypatch.setenv("TZ", "America/New_York")
+    request.addfinalizer(time.tzset)  # after the old zone is back
+    time.tzset()
     server.script(
         "DescribeInstances", instances(f"<instanceId>i-1</instanceId><launchTime>{moment}</launchTime>")
     )
@@ -313,6 +321,7 @@ def test_a_launch_says_all_that_makes_it_ours_and_ends_with_its_machine(server: 
         (Rule("<html>502</html>", 502, headers=HTML), TransientError, False),
         (Rule("<html>504</html>", 504, headers=HTML), TransientError, False),
         (Rule("<html>log in</html>", headers=HTML), TransientError, False),
+        (Rule("<html/>", 302, headers=(("Location", "https://127.0.0.1:9/"),)), ConfigurationError, True),
         (Rule(""), TransientError, False),
         (Rule(drop=True), TransientError, False),
         (Rule(delay_s=1.0), TransientError, False),
@@ -718,6 +727,11 @@ def test_checks_end_what_a_cloud_launched_in_a_dry_run(server: EC2Server) -> Non
     assert levels(server)["launch in pool ec2"] == "warning"
     (sent,) = server.asked("TerminateInstances")
     assert (sent["InstanceId.1"], sent["InstanceId.2"]) == ("i-1", "i-2")
+    server.script("DescribeInstances", error("DryRunOperation", status=412))
+    server.script("RunInstances", MADE)
+    server.script("TerminateInstances", error("Busy"))
+    with pytest.raises(SourceError):
+        cloud_at(server.url).checks()
 
 
 @pytest.mark.parametrize(

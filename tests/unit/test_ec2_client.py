@@ -6,13 +6,15 @@ import gzip
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import botocore.loaders
 import pytest
 
+from elastiq.plugins.cloud import ec2_client
 from elastiq.plugins.cloud.ec2_client import OPERATIONS, EC2Client, SlimFiles, slim_model
 from elastiq.plugins.cloud.ec2_errors import Fault
 
@@ -129,6 +131,21 @@ def test_what_stops_a_client_from_being_made_is_a_fault_that_sent_nothing(
     with pytest.raises(Fault) as caught:
         EC2Client({**OPTIONS, "profile": "none-such"}).call("describe_instances")
     assert (caught.value.code, caught.value.sent) == ("ProfileNotFound", False)
+
+
+def test_threads_that_come_together_share_one_client(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = []
+    make = ec2_client._make_clients
+
+    def counted(options: Mapping[str, Any]) -> tuple[Any, Any]:
+        made.append(options)
+        return make(options)
+
+    monkeypatch.setattr(ec2_client, "_make_clients", counted)
+    client = EC2Client(OPTIONS)
+    with ThreadPoolExecutor(8) as threads:
+        found = {id(one) for one, _ in threads.map(lambda _: client._clients(), range(8))}
+    assert len(found) == len(made) == 1
 
 
 def test_a_client_shows_no_secret() -> None:

@@ -69,6 +69,7 @@ KINDS: dict[type[LaunchError], list[tuple[int, str, str]]] = {
         (400, "NetworkAmbiguous", "More than one possible network found."),
         (409, "Conflict", "Multiple possible networks found, use a Network ID to be more specific."),
         (404, "404", "Not Found"),
+        (302, "302", "Found"),  # http where https is meant
         (400, "NoSuchVersion", ""),
     ],
     AuthError: [
