@@ -15,12 +15,11 @@ from __future__ import annotations
 import re
 import shutil
 import uuid
-from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any, Callable, Iterable, Mapping, Sequence
 
-from elastiq.command import CommandError, CommandResult, run
+from elastiq.command import MAX_OUTPUT, CommandError, CommandResult, run
 from elastiq.interfaces import (
     BatchSystem,
     Check,
@@ -35,9 +34,12 @@ from elastiq.interfaces import (
     WorkerState,
 )
 from elastiq.plugins.batch import htcondor_ads as ads
+from elastiq.plugins.batch import htcondor_jobs as queue
+from elastiq.plugins.batch import htcondor_slots as pool
 from elastiq.plugins.batch.htcondor_options import OPTIONS
 
 SCHEDDS_AT_ONCE = 16
+MAX_SLOTS_OUTPUT = 64_000_000  # bytes; a slot is about 900
 GUARANTEED_S = (
     1_000_000  # longer than any drain that is undone at drain_timeout_s, or is forgotten for a week
 )
@@ -65,7 +67,7 @@ class HTCondor(BatchSystem):
         self._reason = f"elastiq {self._mark} of {owner.cluster}, drain "
         self._gives_reason = True
         self._drains: dict[str, str] = {}  # the last drain of each worker, as its reason shows it
-        self._undone: deque[str] = deque(maxlen=1000)  # the drains that were cancelled
+        self._undone: dict[str, set[str]] = {}  # the last ones that were cancelled
         self.can_drain = bool(values.get("drain", True))
         self.call_deadline_s = 4 * self._timeout_s  # a drain is up to three commands, and one more to undo it
 
@@ -78,10 +80,10 @@ class HTCondor(BatchSystem):
     def jobs(self) -> Jobs:
         """The waiting jobs of all users, grouped. A schedd that does not answer is missing; if none does,
         that is a `SourceError`."""
-        names = dict.fromkeys((*ads.JOB_ATTRIBUTES, *_attributes(self._constraint)))
+        names = dict.fromkeys((*queue.JOB_ATTRIBUTES, *_attributes(self._constraint)))
         conditions = [
-            _any_of("JobStatus", ads.WAITING | ads.RUNNING),
-            _any_of("JobUniverse", ads.UNIVERSES),
+            _any_of("JobStatus", queue.WAITING | queue.RUNNING),
+            _any_of("JobUniverse", queue.UNIVERSES),
             "RoutedToJobId is undefined",  # else its copy is in the queue too
         ]
         if self._constraint:
@@ -91,7 +93,7 @@ class HTCondor(BatchSystem):
         if failed and not found:
             raise SourceError(next(iter(failed.values())))
         missing = (f"schedd {name or 'of this machine'}: {why}" for name, why in failed.items())
-        return Jobs(ads.job_groups(found), tuple(missing))
+        return Jobs(queue.job_groups(found), tuple(missing))
 
     def jobs_recorded_on(self, workers: Sequence[str]) -> Mapping[str, int]:
         """How many jobs the schedds hold as running on these workers; all of them must answer."""
@@ -103,12 +105,12 @@ class HTCondor(BatchSystem):
         on_them = f'regexp("(^|@|,)({hosts})(,|$)", {there}, "i")'
         args = ("-attributes", "JobStatus,RemoteHost,LastRemoteHost,AllRemoteHosts", "-json")
         found, failed = self._each_schedd(
-            (*args, "-constraint", f"{_any_of('JobStatus', ads.RUNNING)} && {on_them}")
+            (*args, "-constraint", f"{_any_of('JobStatus', queue.RUNNING)} && {on_them}")
         )
         if failed:
             raise SourceError("; ".join(failed.values()))
         for row in (row for answer in found.values() for row in answer):
-            for name in ads.hosts_of_job(row) & counts.keys():
+            for name in queue.hosts_of_job(row) & counts.keys():
                 counts[name] += 1
         return counts
 
@@ -141,28 +143,26 @@ class HTCondor(BatchSystem):
     def workers(self) -> Workers:
         """All workers, and for how long the collector has been up: one read of one collector says both."""
         found = self._slots('MyType == "Collector" || MyType == "Scheduler" || MyType == "Negotiator"')
-        workers = (ads.worker(name, slots) for name, slots in sorted(ads.by_machine(found).items()))
-        return Workers(tuple(map(self._unless_undone, workers)), ads.source_up_s(found))
+        workers = (pool.worker(name, slots) for name, slots in sorted(pool.by_machine(found).items()))
+        return Workers(tuple(map(self._unless_undone, workers)), pool.source_up_s(found))
 
     def _unless_undone(self, worker: Worker) -> Worker:
         """An update that got lost leaves a drain in the ad that was cancelled (seen: for 11 s; at most
         UPDATE_INTERVAL, 300 s): the worker may run a job by now, and must not pass for drained."""
-        if worker.drained_by not in self._undone:
+        if worker.drained_by not in self._undone.get(worker.name, ()):
             return worker
-        return replace(
-            worker,
-            state=WorkerState.OTHER,
-            drained_by=None,
-            detail="its ad shows a drain that was undone",
-        )
+        detail = "its ad shows a drain that was undone"
+        return replace(worker, state=WorkerState.OTHER, drained_by=None, detail=detail)
 
     def _slots(self, or_else: str = "", machine: str = "") -> list[ads.Row]:
-        slots = " || ".join(f'MyType == "{kind}"' for kind in sorted(ads.SLOT_TYPES))
+        slots = " || ".join(f'MyType == "{kind}"' for kind in sorted(pool.SLOT_TYPES))
         wanted = f"({slots}) && Absent =!= true"
         if machine:
             wanted += f' && Machine == "{machine}"'
-        args = ("-any", "-json", "-attributes", ",".join(ads.SLOT_ATTRIBUTES), "-constraint")
-        return self._ask("condor_status", *args, f"({wanted}) || ({or_else})" if or_else else wanted)
+        if or_else:
+            wanted = f"({wanted}) || ({or_else})"
+        args = ("-any", "-json", "-attributes", ",".join(pool.SLOT_ATTRIBUTES), "-constraint", wanted)
+        return self._ask("condor_status", *args, max_output=MAX_SLOTS_OUTPUT)
 
     # ------------------------------------------------------------------ drain
 
@@ -213,10 +213,10 @@ class HTCondor(BatchSystem):
 
     def _drained_before(self, worker: str, mode: DrainMode) -> DrainAnswer:
         slots = self._slots(machine=_host(worker))
-        seen = ads.worker(worker, slots)
-        if not any(map(ads.draining, slots)):
+        seen = pool.worker(worker, slots)
+        if not any(map(pool.draining, slots)):
             raise SourceError(f"{worker} says that it drains already, its ad does not yet show for whom")
-        if self._gives_reason and self._mark not in (seen.drained_by or ""):
+        if self._mark not in (seen.drained_by or ""):
             return DrainAnswer(
                 DrainOutcome.REFUSED, f"drained by someone else ({seen.drained_by or 'no reason'})"
             )
@@ -229,13 +229,13 @@ class HTCondor(BatchSystem):
         slots = self._slots(machine=_host(worker))
         if not slots:
             raise SourceError(f"the collector knows no worker {worker}: its drain, if any, was not undone")
-        shown = {str(row.get("drainreason") or "no reason") for row in slots if ads.draining(row)}
+        shown = {str(row.get("drainreason") or "no reason") for row in slots if pool.draining(row)}
         others = sorted(reason for reason in shown if self._mark not in reason)
         if others and self._gives_reason:
             raise SourceError(f"{worker} is drained by someone else ({others[0]}): left alone")
-        for startd in ads.startds(slots):
+        for startd in pool.startds(slots):
             self._cancel(startd)
-        self._undone.extend({*shown, self._drains.pop(worker, "")} - {"", *others})
+        self._undone[worker] = {*shown, self._drains.pop(worker, "")} - {"", *others}
 
     def _cancel(self, startd: str) -> None:
         result = self._run("condor_drain", "-debug", "-cancel", startd)
@@ -245,7 +245,7 @@ class HTCondor(BatchSystem):
     def _startds(self, worker: str) -> list[str]:
         # By the name of a slot: a name with an @ in it needs no DNS, and by name (not by address) who is
         # ADMINISTRATOR at the collector gets the right from there (SEC_ENABLE_REMOTE_ADMINISTRATION).
-        return list(ads.startds(self._slots(machine=_host(worker))))
+        return list(pool.startds(self._slots(machine=_host(worker))))
 
     def forget(self, worker: str) -> None:
         """Take a dead machine's ads out of the collector, which would keep them for CLASSAD_LIFETIME."""
@@ -287,18 +287,15 @@ class HTCondor(BatchSystem):
             ads.number(row.get(n)) or 0 for row in listed for n in ("totalidlejobs", "totalrunningjobs")
         )
         if not seen and told and not self._constraint:
-            return (
-                "warning",
-                f"shows no job, while the schedds speak of {told:g}: are other users' jobs hidden?",
+            return "warning", (
+                f"shows no job, while the schedds' ads, up to 5 minutes old, speak of {told:g}:"
+                " if that stays so, other users' jobs are hidden from us"
             )
         return "ok", f"shows {seen} jobs of all users that wait or run"
 
     def _check_drain(self) -> tuple[str, str]:
         if not self.can_drain:
-            return (
-                "warning",
-                "drain = no: a job that starts in the moment before a machine is ended is lost with it",
-            )
+            return "warning", "drain = no: a job that starts right before a machine's end is lost with it"
         targets: list[tuple[str, ...]] = [("-type", "COLLECTOR")]
         targets += [("-type", "STARTD", "-address", str(row.get("myaddress"))) for row in self._slots()[:1]]
         for target in targets:
@@ -308,14 +305,15 @@ class HTCondor(BatchSystem):
 
     # ------------------------------------------------------------------ commands
 
-    def _run(self, tool: str, *args: str, stdin: bytes = b"") -> CommandResult:
+    def _run(self, tool: str, *args: str, stdin: bytes = b"", max_output: int = MAX_OUTPUT) -> CommandResult:
+        argv = (tool, *self._pool, *args)
         try:
-            return run((tool, *self._pool, *args), timeout_s=self._timeout_s, stdin=stdin)
+            return run(argv, timeout_s=self._timeout_s, max_output=max_output, stdin=stdin)
         except CommandError as error:
             raise SourceError(str(error)) from None
 
-    def _ask(self, tool: str, *args: str) -> list[ads.Row]:
-        result = self._run(tool, *args)
+    def _ask(self, tool: str, *args: str, max_output: int = MAX_OUTPUT) -> list[ads.Row]:
+        result = self._run(tool, *args, max_output=max_output)
         if result.returncode != 0:  # first: what it printed is then no answer, however well-formed
             raise SourceError(f"{tool} failed with exit code {result.returncode}: {result.complaint}")
         return ads.rows(result.text, tool)
@@ -337,15 +335,8 @@ def _attributes(constraint: str) -> list[str]:
     is grouped by. One too many does no harm."""
     bare = re.sub(r'"(?:[^"\\]|\\.)*"', "", constraint)
     words = re.findall(r"(?<![\w.])(?:(?:my|target)\.)?([a-z_]\w*)(?![\w.]|\s*\()", bare, re.IGNORECASE)
-    known = {
-        "true",
-        "false",
-        "undefined",
-        "error",
-        "is",
-        "isnt",
-        *(name.lower() for name in ads.JOB_ATTRIBUTES),
-    }
+    words_of_the_language = {"true", "false", "undefined", "error", "is", "isnt"}
+    known = words_of_the_language.union(name.lower() for name in queue.JOB_ATTRIBUTES)
     return [word for word in dict.fromkeys(words) if word.lower() not in known]
 
 

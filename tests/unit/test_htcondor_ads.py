@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from elastiq.interfaces import JobGroup, Resources, SourceError, Worker, WorkerState
 from elastiq.plugins.batch import htcondor_ads as ads
+from elastiq.plugins.batch import htcondor_jobs, htcondor_slots
 
 DEFAULTS = (
     '(TARGET.Arch == "X86_64") && (TARGET.OpSys == "LINUX") && (TARGET.Disk >= RequestDisk) &&'
@@ -43,7 +44,7 @@ def job(count: int = 1, **attributes: Any) -> dict[str, Any]:
 
 def groups(*jobs: dict[str, Any], **schedds: list[dict[str, Any]]) -> tuple[JobGroup, ...]:
     answers = {name: ads.rows(json.dumps(rows), "condor_q") for name, rows in schedds.items()}
-    return ads.job_groups(answers or {"": ads.rows(json.dumps(list(jobs)), "condor_q")})
+    return htcondor_jobs.job_groups(answers or {"": ads.rows(json.dumps(list(jobs)), "condor_q")})
 
 
 def one(**attributes: Any) -> JobGroup:
@@ -64,8 +65,8 @@ def slot(name: str, state: Any = "Unclaimed", activity: Any = "Idle", **attribut
 
 
 def workers(*rows: dict[str, Any]) -> dict[str, Worker]:
-    machines = ads.by_machine(ads.rows(json.dumps(list(rows)), "condor_status"))
-    return {name: ads.worker(name, slots) for name, slots in machines.items()}
+    machines = htcondor_slots.by_machine(ads.rows(json.dumps(list(rows)), "condor_status"))
+    return {name: htcondor_slots.worker(name, slots) for name, slots in machines.items()}
 
 
 def the_worker(*rows: dict[str, Any]) -> Worker:
@@ -122,7 +123,7 @@ def test_names_of_attributes_are_case_insensitive() -> None:
 def test_bytes_that_are_not_utf8_do_not_spoil_the_answer() -> None:
     conditions = b'"\\/Expr(Foo == \\"\xe9\\")\\/"'
     raw = b'[{"JobCount": 3, "JobStatus": 1, "JobUniverse": 5, "Requirements": ' + conditions + b"}]"
-    (group,) = ads.job_groups({"": ads.rows(raw.decode("utf-8", errors="replace"), "condor_q")})
+    (group,) = htcondor_jobs.job_groups({"": ads.rows(raw.decode("utf-8", errors="replace"), "condor_q")})
     assert group.waiting == 3
     assert group.requirements == 'Foo == "\ufffd"'
 
@@ -294,11 +295,11 @@ def test_default_clauses_are_taken_out_of_requirements_and_nothing_else(
 ) -> None:
     if left is None:
         left = text
-    assert ads.requirements(expr(text)) == left
+    assert htcondor_jobs.requirements(expr(text)) == left
 
 
 def test_requirements_may_be_absent_or_a_plain_value() -> None:
-    assert [ads.requirements(value) for value in (None, True, False, 5, "TARGET.X")] == [
+    assert [htcondor_jobs.requirements(value) for value in (None, True, False, 5, "TARGET.X")] == [
         "",
         "",
         "false",
@@ -309,15 +310,15 @@ def test_requirements_may_be_absent_or_a_plain_value() -> None:
 
 def test_a_hundred_thousand_rows_are_one_group_in_a_moment() -> None:
     rows = [{name.lower(): value for name, value in job(1).items()}] * 100_000
-    (group,) = ads.job_groups({"": rows})
+    (group,) = htcondor_jobs.job_groups({"": rows})
     assert group.waiting == 100_000
 
 
 @given(st.text(alphabet="ab&|?()[]{}\"'\\ =.<>", max_size=40))
 def test_any_requirements_give_some_text_and_the_same_each_time(text: str) -> None:
-    first = ads.requirements(expr(text))
+    first = htcondor_jobs.requirements(expr(text))
     assert isinstance(first, str)
-    assert ads.requirements(expr(text)) == first
+    assert htcondor_jobs.requirements(expr(text)) == first
 
 
 JSON_VALUES = st.recursive(
@@ -328,7 +329,7 @@ JSON_VALUES = st.recursive(
 
 
 @settings(max_examples=100)
-@given(st.dictionaries(st.sampled_from([*ads.JOB_ATTRIBUTES, "JobCount", "JobIds"]), JSON_VALUES))
+@given(st.dictionaries(st.sampled_from([*htcondor_jobs.JOB_ATTRIBUTES, "JobCount", "JobIds"]), JSON_VALUES))
 def test_no_value_of_a_job_raises_anything_but_unknown(row: dict[str, Any]) -> None:
     try:
         groups({"JobCount": 1, **row})
@@ -575,11 +576,11 @@ def test_each_startd_is_named_by_one_of_its_slots_and_not_a_passing_one() -> Non
         dslot("slot1_2@w1", MyAddress="<10.0.0.1:1>"),
         slot("slot1@b@w1", MyAddress="<10.0.0.1:2>"),
     ]
-    assert set(ads.startds(ads.rows(json.dumps(rows), "x"))) == {"slot1@w1", "slot1@b@w1"}
+    assert set(htcondor_slots.startds(ads.rows(json.dumps(rows), "x"))) == {"slot1@w1", "slot1@b@w1"}
 
 
 @settings(max_examples=150)
-@given(st.lists(st.dictionaries(st.sampled_from(ads.SLOT_ATTRIBUTES), JSON_VALUES), max_size=3))
+@given(st.lists(st.dictionaries(st.sampled_from(htcondor_slots.SLOT_ATTRIBUTES), JSON_VALUES), max_size=3))
 def test_no_value_of_a_slot_raises_or_looks_idle(rows: list[dict[str, Any]]) -> None:
     odd = [{**row, "MyType": "Machine", "Machine": "w1"} for row in rows]
     for worker in workers(*odd).values():
@@ -591,7 +592,7 @@ def test_no_value_of_a_slot_raises_or_looks_idle(rows: list[dict[str, Any]]) -> 
 
 
 def up(*rows: dict[str, Any]) -> Optional[float]:
-    return ads.source_up_s(ads.rows(json.dumps(list(rows)), "condor_status"))
+    return htcondor_slots.source_up_s(ads.rows(json.dumps(list(rows)), "condor_status"))
 
 
 COLLECTOR = {"MyType": "Collector", "StatsLifetime": 300, "StatsLastUpdateTime": 1000, "LastHeardFrom": 1000}
@@ -637,4 +638,4 @@ def test_a_collector_that_does_not_say_is_of_unknown_age() -> None:
     ],
 )
 def test_the_machines_that_the_queue_records_for_a_job(row: dict[str, Any], hosts: set[str]) -> None:
-    assert ads.hosts_of_job({name.lower(): value for name, value in row.items()}) == hosts
+    assert htcondor_jobs.hosts_of_job({name.lower(): value for name, value in row.items()}) == hosts
