@@ -21,6 +21,7 @@ from elastiq.interfaces import (
     EndAnswer,
     EndOutcome,
     InstanceState,
+    Worker,
     WorkerState,
 )
 from elastiq.nodes import Node, State
@@ -71,9 +72,7 @@ class Ending:
         if outcome.error is not None or answer is None:
             text = core.explain(outcome.error) if outcome.error else "no answer"
             core.count("drains_unknown")
-            core.tell_once(
-                f"drain {node.id}", f"drain of {node.name}: {text}: looking whether it took effect"
-            )
+            core.tell_once(f"drain {node.id}", f"drain of {node.name}: {text}: looking whether it took effect")
         elif answer.outcome is DrainOutcome.DRAINED:
             core.count("drains")
         else:
@@ -98,9 +97,11 @@ class Ending:
             if began < node.act_ended:
                 continue
             worker = node.seen
-            if worker is not None and (worker.jobs or worker.state is WorkerState.BUSY):
+            if _runs_something(node):
                 core.count("drains_slipped_in")
                 self._back(node, "a job slipped in before the drain took effect")
+            elif worker is not None and self._drained_by_another(worker):
+                self._back(node, f"drained by someone else ({worker.drained_by}): left alone", undrain=False)
             elif self._out_of_service(node) and settled and not no_end and node.site in sites:
                 ready.append(node)
             elif core.now() - node.act_ended >= core.settings.drain_timeout_s:
@@ -108,6 +109,8 @@ class Ending:
                 self._back(node, f"drain_timeout_s {core.settings.drain_timeout_s:g} passed: {why}")
         self._end([Step(node, node.reason) for node in ready])
         self._return_ours()
+        if settled:
+            self._ask_again(began, sites)
 
     def _out_of_service(self, node: Node) -> bool:
         if node.seen is None or node.seen.jobs:
@@ -119,9 +122,8 @@ class Ending:
     def _back(self, node: Node, reason: str, undrain: bool = True) -> None:
         """Return a node to service; its idleness begins anew only if it ran something."""
         core = self._core
-        busy = node.seen is not None and (node.seen.jobs > 0 or node.seen.state is WorkerState.BUSY)
         self._later(node)
-        core.registry.move(node, State.BUSY if busy else State.IDLE, reason, core.wall())
+        core.registry.move(node, State.BUSY if _runs_something(node) else State.IDLE, reason, core.wall())
         if undrain and core.batch.can_drain:
             self._undrain(node)
 
@@ -138,6 +140,11 @@ class Ending:
                 core.tell_once(f"undrain {node.id}", f"return {node.name}: {core.explain(outcome.error)}")
 
         core.act_on_batch(node, lambda: batch.undrain(name), undrained)
+
+    def _drained_by_another(self, worker: Worker) -> bool:
+        if worker.state not in (WorkerState.DRAINED, WorkerState.DRAINING):
+            return False
+        return worker.drained_by is not None and self._core.owner.head[:16] not in worker.drained_by
 
     def _return_ours(self) -> None:
         """Undo drains of ours without a purpose: the return was lost, or a restart lay between."""
@@ -159,58 +166,54 @@ class Ending:
         core = self._core
         if core.settings.dry_run_shutdown_vms:
             for step in steps:
-                core.tell_once(
-                    f"dry run {step.node.id}", f"dry run: would end {step.node.name}: {step.reason}"
-                )
+                core.tell_once(f"dry run {step.node.id}", f"dry run: would end {step.node.name}: {step.reason}")
             return
         self._end([step for step in steps if step.node.worker is None])
         were_workers = [step for step in steps if step.node.worker is not None]
         if not were_workers:
             return
-        names = [step.node.worker or "" for step in were_workers]
+        nodes = [step.node for step in were_workers]
+        names = [node.worker or "" for node in nodes]
         batch = core.batch
 
         def recorded(outcome: Outcome[Mapping[str, int]]) -> None:
-            if outcome.error is not None or outcome.value is None:
-                core.tell_once(
-                    "recorded", f"jobs on lost machines: {core.explain(outcome.error or KeyError())}"
-                )
+            for node in nodes:
+                node.acting = False
+            if outcome.value is None:
+                text = core.explain(outcome.error or KeyError())
+                core.tell_once("recorded", f"jobs on lost machines: {text}")
                 return
-            self._end([s for s in were_workers if self._unused(s, outcome.value, outcome.began)])
+            jobs = outcome.value
+            self._end([step for step in were_workers if self._unused(step.node, jobs)])
 
-        core.executor.read(
+        asked = core.executor.read(
             "recorded jobs",
             lambda: batch.jobs_recorded_on(names),
             core.guarded("recorded jobs", recorded),
             batch.call_deadline_s + DEADLINE_MARGIN_S,
         )
+        for node in nodes if asked else ():
+            node.acting = True
 
-    def _unused(self, step: Step, jobs: Mapping[str, int], began: float) -> bool:
-        node = step.node
+    def _unused(self, node: Node, jobs: Mapping[str, int]) -> bool:
         if node.state not in (State.LOST, State.FAILED) or node.seen is not None:
             return False  # it came back in the meantime
         count = jobs.get(node.worker or "", 0)
         if count:
+            self._later(node)
             node.reason = f"its worker is missing, but the queue records {count} jobs as running there: kept"
-            node.retry_at = self._core.now() + RETRY_S
         return count == 0
 
     def _end(self, steps: Sequence[Step]) -> None:
-        """Ask the cloud, one call a site for up to a hundred."""
+        """For good: from here on it is asked for until the cloud confirms it."""
         core = self._core
-        by_site: dict[str, list[Node]] = {}
+        if core.settings.dry_run_shutdown_vms:
+            return
+        steps = [step for step in steps if step.node.instance_id and step.node.site in core.clouds]
         for step in steps:
-            node = step.node
-            if node.instance_id is None or node.site not in core.clouds:
-                continue
-            if core.settings.dry_run_shutdown_vms:
-                continue
-            core.registry.move(node, State.TERMINATING, step.reason, core.wall())
-            by_site.setdefault(node.site, []).append(node)
+            core.registry.move(step.node, State.TERMINATING, step.reason, core.wall())
         core.persist()
-        for site, nodes in by_site.items():
-            for start in range(0, len(nodes), ENDS_IN_ONE_CALL):
-                self._terminate(site, nodes[start : start + ENDS_IN_ONE_CALL])
+        self._terminate_all([step.node for step in steps])
 
     def _terminate(self, site: str, nodes: Sequence[Node]) -> None:
         core = self._core
@@ -244,17 +247,44 @@ class Ending:
 
     def again(self) -> None:
         """Ask again for the ends that no listing confirms; after a restart too."""
+        self._terminate_all([node for node in self._unconfirmed() if node.worker is None])
+
+    def _ask_again(self, began: float, sites: frozenset[str]) -> None:
+        """The same for machines that were workers, by a fresh look at them: since the end was decided
+        upon, hours may have passed, and one that takes jobs again is not to be ended."""
         core = self._core
-        by_site: dict[str, list[Node]] = {}
-        for node in core.registry:
-            ending = node.instance is not None and node.instance.state is InstanceState.SHUTTING_DOWN
-            if node.state is not State.TERMINATING or node.acting or ending or node.retry_at > core.now():
+        still: list[Node] = []
+        for node in self._unconfirmed():
+            if node.worker is None or node.site not in sites or began < (node.act_ended or 0.0):
                 continue
-            if node.instance_id and node.site in core.clouds and not core.settings.dry_run_shutdown_vms:
+            if node.seen is None or self._out_of_service(node):
+                still.append(node)
+            elif node.instance is not None and node.instance.state is InstanceState.RUNNING:
+                state = State.BUSY if _runs_something(node) else State.IDLE
+                core.registry.move(node, state, "its end took no effect, and it takes jobs again", core.wall())
+        self._terminate_all(still)
+
+    def _unconfirmed(self) -> list[Node]:
+        core = self._core
+        if core.settings.dry_run_shutdown_vms:
+            return []
+        return [
+            node
+            for node in core.registry
+            if node.state is State.TERMINATING
+            and not (node.acting or node.retry_at > core.now())
+            and not (node.instance is not None and node.instance.state is InstanceState.SHUTTING_DOWN)
+        ]
+
+    def _terminate_all(self, nodes: Sequence[Node]) -> None:
+        """One call a site for up to a hundred."""
+        by_site: dict[str, list[Node]] = {}
+        for node in nodes:
+            if node.instance_id is not None and node.site in self._core.clouds:
                 by_site.setdefault(node.site, []).append(node)
-        for site, nodes in by_site.items():
-            for start in range(0, len(nodes), ENDS_IN_ONE_CALL):
-                self._terminate(site, nodes[start : start + ENDS_IN_ONE_CALL])
+        for site, of_site in by_site.items():
+            for start in range(0, len(of_site), ENDS_IN_ONE_CALL):
+                self._terminate(site, of_site[start : start + ENDS_IN_ONE_CALL])
 
     def _later(self, node: Node) -> None:
         node.failures += 1
@@ -276,3 +306,7 @@ class Ending:
                 log.debug("forget %s: %s", name, core.explain(outcome.error))
 
         core.act_on_batch(node, lambda: batch.forget(name), forgotten)
+
+
+def _runs_something(node: Node) -> bool:
+    return node.seen is not None and (node.seen.jobs > 0 or node.seen.state is WorkerState.BUSY)

@@ -31,22 +31,15 @@ TRANSITIONS: Mapping[State, frozenset[State]] = {
     State.REQUESTED: frozenset(
         {State.PENDING, State.BOOTING, State.IDLE, State.BUSY, State.FAILED, State.TERMINATING, State.GONE}
     ),
-    State.PENDING: frozenset(
-        {State.BOOTING, State.IDLE, State.BUSY, State.FAILED, State.TERMINATING, State.GONE}
-    ),
+    State.PENDING: frozenset({State.BOOTING, State.IDLE, State.BUSY, State.FAILED, State.TERMINATING, State.GONE}),
     State.BOOTING: frozenset({State.IDLE, State.BUSY, State.FAILED, State.TERMINATING, State.GONE}),
-    State.IDLE: frozenset(
-        {State.BUSY, State.DRAINING, State.LOST, State.FAILED, State.TERMINATING, State.GONE}
-    ),
-    State.BUSY: frozenset(
-        {State.IDLE, State.DRAINING, State.LOST, State.FAILED, State.TERMINATING, State.GONE}
-    ),
-    State.DRAINING: frozenset(
-        {State.IDLE, State.BUSY, State.LOST, State.FAILED, State.TERMINATING, State.GONE}
-    ),
+    State.IDLE: frozenset({State.BUSY, State.DRAINING, State.LOST, State.FAILED, State.TERMINATING, State.GONE}),
+    State.BUSY: frozenset({State.IDLE, State.DRAINING, State.LOST, State.FAILED, State.TERMINATING, State.GONE}),
+    State.DRAINING: frozenset({State.IDLE, State.BUSY, State.LOST, State.FAILED, State.TERMINATING, State.GONE}),
     State.LOST: frozenset({State.IDLE, State.BUSY, State.FAILED, State.TERMINATING, State.GONE}),
     State.FAILED: frozenset({State.IDLE, State.BUSY, State.LOST, State.TERMINATING, State.GONE}),
-    State.TERMINATING: frozenset({State.GONE}),
+    # Back in service: its end never took effect, and its worker takes jobs.
+    State.TERMINATING: frozenset({State.IDLE, State.BUSY, State.GONE}),
     State.GONE: frozenset(),
 }
 
@@ -83,9 +76,7 @@ class Node:
     idle_s: float = 0.0
     boot_s: float = 0.0
     lost_s: float = 0.0
-    groups: dict[str, int] = field(
-        default_factory=dict
-    )  # of each group: the waiting jobs it was launched for
+    groups: dict[str, int] = field(default_factory=dict)  # of each group: the waiting jobs it was launched for
     number: int = 0  # in the order of appearance, strangers included: no clock steps there
 
     # what only this run knows
@@ -99,9 +90,7 @@ class Node:
     retry_at: float = field(default=0.0, compare=False)
     failures: int = field(default=0, compare=False)
     was_busy: bool = field(default=False, compare=False)
-    clocks_stored: float = field(
-        default=0.0, compare=False
-    )  # what the clocks said when they were stored last
+    clocks_stored: float = field(default=0.0, compare=False)  # what the clocks said when they were stored last
 
     @property
     def name(self) -> str:
@@ -201,9 +190,7 @@ class Registry:
 
     def count(self, pool: Optional[str] = None, states: Optional[frozenset[State]] = None) -> int:
         """How many nodes, of a pool and in these states where given. All of them count in the quota."""
-        return sum(
-            1 for n in self if (pool is None or n.pool == pool) and (states is None or n.state in states)
-        )
+        return sum(1 for n in self if (pool is None or n.pool == pool) and (states is None or n.state in states))
 
     def learn(self, node: Node, total: Resources) -> None:
         """A flavour offers the smallest of what its joined workers advertised."""
@@ -226,8 +213,5 @@ def _smaller(a: Resources, b: Resources) -> Resources:
         return y if x is None else x if y is None else min(x, y)
 
     return Resources(
-        least(a.cpus, b.cpus),
-        least(a.memory_mb, b.memory_mb),
-        least(a.disk_mb, b.disk_mb),
-        least(a.gpus, b.gpus),
+        least(a.cpus, b.cpus), least(a.memory_mb, b.memory_mb), least(a.disk_mb, b.disk_mb), least(a.gpus, b.gpus)
     )

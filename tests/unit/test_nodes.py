@@ -19,7 +19,7 @@ MATRIX = """
     idle          .   .   .   =   x   x   x   x   x   x
     busy          .   .   .   x   =   x   x   x   x   x
     draining      .   .   .   x   x   =   x   x   x   x
-    terminating   .   .   .   .   .   .   =   x   .   .
+    terminating   .   .   .   x   x   .   =   x   .   .
     gone          .   .   .   .   .   .   .   =   .   .
     lost          .   .   .   x   x   .   x   x   =   x
     failed        .   .   .   x   x   .   x   x   x   =
@@ -53,12 +53,7 @@ def test_an_illegal_move_is_recorded_and_changes_nothing() -> None:
     registry.touched.clear()
     assert not registry.move(node, State.PENDING, "nonsense", WALL + 5)
     (move,) = registry.moves
-    assert (move.before, move.after, move.reason, move.legal) == (
-        State.TERMINATING,
-        State.PENDING,
-        "nonsense",
-        False,
-    )
+    assert (move.before, move.after, move.reason, move.legal) == (State.TERMINATING, State.PENDING, "nonsense", False)
     assert (node.state, node.reason, node.since) == (State.TERMINATING, "idle", WALL)
     assert registry.touched == {}
 

@@ -1,0 +1,274 @@
+"""A daemon's surroundings that do nothing by themselves: the test begins and ends every call."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Callable, Mapping, Optional, Sequence
+
+from elastiq.core import Core
+from elastiq.events import EventQueue
+from elastiq.executor import DeadlineError, Outcome
+from elastiq.interfaces import (
+    BatchSystem,
+    Cloud,
+    CloudCapabilities,
+    DrainAnswer,
+    DrainMode,
+    DrainOutcome,
+    EndAnswer,
+    EndOutcome,
+    Instance,
+    Instances,
+    InstanceState,
+    Intent,
+    Jobs,
+    Owner,
+    Pool,
+    SourceError,
+    Worker,
+    Workers,
+)
+from elastiq.settings import Settings
+from elastiq.simulation.clock import VirtualClock
+from elastiq.store import Store
+from tests.unit.values import some_settings
+
+HEAD = "abcdef0123456789" * 4
+MARK = HEAD[:16]
+OURS = f"elastiq {MARK} of test"
+
+
+@dataclass
+class Pending:
+    """A call that has begun and has not come back."""
+
+    crank: HandExecutor
+    source: str
+    node: str  # empty for a read
+    call: Callable[[], Any]
+    done: Callable[[Outcome[Any]], None]
+    deadline_s: float
+    began: float
+
+    def finish(self) -> Any:
+        """It takes effect and its answer arrives, both now. Returns what was answered or raised."""
+        try:
+            value = self.call()
+        except Exception as exc:  # noqa: BLE001 - as the real executor does
+            return self.fail(exc)
+        self._report(Outcome(self.began, self.crank.now(), value))
+        return value
+
+    def fail(self, error: BaseException) -> BaseException:
+        """It ends with this error, without any effect."""
+        self._report(Outcome(self.began, self.crank.now(), None, error))
+        return error
+
+    def time_out(self) -> None:
+        self.fail(DeadlineError(f"no answer within {self.deadline_s:g} s"))
+
+    def _report(self, outcome: Outcome[Any]) -> None:
+        self.crank.pending.remove(self)
+        self.done(outcome)
+
+
+class HandExecutor:
+    """`elastiq.executor.Executor`, where every call waits until the test ends it."""
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self.now = now
+        self.pending: list[Pending] = []
+        self.closed = False
+
+    def read(
+        self, source: str, call: Callable[[], Any], done: Callable[[Outcome[Any]], None], deadline_s: float
+    ) -> bool:
+        if any(p.source == source and not p.node for p in self.pending):
+            return False
+        self.pending.append(Pending(self, source, "", call, done, deadline_s, self.now()))
+        return True
+
+    def act(
+        self, source: str, node: str, call: Callable[[], Any], done: Callable[[Outcome[Any]], None], deadline_s: float
+    ) -> None:
+        self.pending.append(Pending(self, source, node, call, done, deadline_s, self.now()))
+
+    def in_flight(self) -> int:
+        return len(self.pending)
+
+    def close(self, wait_s: float) -> None:
+        self.closed = True
+
+    def reads(self, source: str) -> list[Pending]:
+        return [p for p in self.pending if p.source == source and not p.node]
+
+    def acts(self, source: str = "") -> list[Pending]:
+        return [p for p in self.pending if p.node and p.source.startswith(source)]
+
+    def only(self, source: str = "") -> Pending:
+        """The one act that is in flight."""
+        (act,) = self.acts(source)
+        return act
+
+
+@dataclass
+class Script:
+    """What was asked, in order, and what is answered: a value, or an exception to raise."""
+
+    asked: list[tuple[Any, ...]] = field(default_factory=list)
+    answers: dict[str, Any] = field(default_factory=dict)
+
+    def ask(self, name: str, *args: Any) -> Any:
+        self.asked.append((name, *args))
+        answer = self.answers[name]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer(*args) if callable(answer) else answer
+
+    def calls(self, name: str) -> list[tuple[Any, ...]]:
+        return [tuple(args) for asked, *args in self.asked if asked == name]
+
+
+class FakeBatch(BatchSystem):
+    section = "fake"
+
+    def __init__(self) -> None:
+        self.script = Script(
+            answers={
+                "jobs": Jobs(()),
+                "workers": Workers((), source_up_s=1e6),
+                "drain": DrainAnswer(DrainOutcome.DRAINED),
+                "undrain": None,
+                "recorded": {},
+                "prepare": None,
+                "forget": None,
+            }
+        )
+
+    @classmethod
+    def from_config(cls, values: Mapping[str, Any], owner: Owner) -> FakeBatch:
+        return cls()
+
+    def set_workers(self, *workers: Worker, up_s: float = 1e6) -> None:
+        self.script.answers["workers"] = Workers(workers, source_up_s=up_s)
+
+    def jobs(self) -> Jobs:
+        answer: Jobs = self.script.ask("jobs")
+        return answer
+
+    def workers(self) -> Workers:
+        answer: Workers = self.script.ask("workers")
+        return answer
+
+    def drain(self, worker: str, mode: DrainMode) -> DrainAnswer:
+        answer: DrainAnswer = self.script.ask("drain", worker, mode)
+        return answer
+
+    def undrain(self, worker: str) -> None:
+        self.script.ask("undrain", worker)
+
+    def jobs_recorded_on(self, workers: Sequence[str]) -> Mapping[str, int]:
+        answer: Mapping[str, int] = self.script.ask("recorded", tuple(workers))
+        return answer
+
+    def prepare(self, intent: Intent) -> None:
+        self.script.ask("prepare", intent)
+
+    def forget(self, worker: str) -> None:
+        self.script.ask("forget", worker)
+
+
+class FakeCloud(Cloud):
+    kind = "ec2"
+
+    def __init__(self, find: bool = True) -> None:
+        self.capabilities = CloudCapabilities(find=find)
+        self.script = Script(
+            answers={
+                "instances": Instances(()),
+                "launch": self._made,
+                "find": (),
+                "terminate": lambda ids: dict.fromkeys(ids, EndAnswer(EndOutcome.ENDING)),
+                "problems": {},
+            }
+        )
+        self._number = 100
+
+    @classmethod
+    def from_config(cls, pools: Sequence[Pool], owner: Owner) -> FakeCloud:
+        return cls()
+
+    def make(self, intent: Intent, count: Optional[int] = None) -> tuple[Instance, ...]:
+        """So many instances of an intent, all of them unless told."""
+        made = []
+        for _ in range(intent.count if count is None else count):
+            self._number += 1
+            address = frozenset({f"10.0.1.{self._number}"})
+            name = f"i-{self._number}"
+            made.append(Instance(name, InstanceState.PENDING, address, pool=intent.offer.pool, intent=intent.id))
+        return tuple(made)
+
+    def _made(self, intent: Intent) -> tuple[Instance, ...]:
+        return self.make(intent)
+
+    def set_instances(self, *owned: Instance) -> None:
+        self.script.answers["instances"] = Instances(owned)
+
+    def instances(self, known: frozenset[str]) -> Instances:
+        answer: Instances = self.script.ask("instances")
+        return answer
+
+    def launch(self, intent: Intent) -> tuple[Instance, ...]:
+        answer: tuple[Instance, ...] = self.script.ask("launch", intent)
+        return answer
+
+    def find(self, intent: Intent) -> tuple[Instance, ...]:
+        answer: tuple[Instance, ...] = self.script.ask("find", intent)
+        return answer
+
+    def terminate(self, ids: Sequence[str]) -> Mapping[str, EndAnswer]:
+        answer: Mapping[str, EndAnswer] = self.script.ask("terminate", tuple(ids))
+        return answer
+
+    def problems(self, ids: Sequence[str]) -> Mapping[str, str]:
+        answer: Mapping[str, str] = self.script.ask("problems", tuple(ids))
+        return answer
+
+
+UNREACHABLE = SourceError("connection refused")
+
+
+class Surroundings:
+    """A `Core` with all that it needs, on a virtual clock. ``store_path`` outlives it."""
+
+    def __init__(self, store_path: str = ":memory:", find: bool = True, **changed: Any) -> None:
+        self.clock = VirtualClock()
+        self.events = EventQueue(self.clock, self.clock.wait)
+        self.executor = HandExecutor(self.clock.monotonic)
+        self.batch, self.cloud = FakeBatch(), FakeCloud(find)
+        self.settings: Settings = some_settings(**changed)
+        self.store = Store(store_path)
+        self._launches = 0
+        self.owner = Owner("test", HEAD, frozenset({"10.9.9.9"}), "i-head")
+        self.core = Core(
+            self.settings,
+            self.batch,
+            dict.fromkeys(self.settings.sites, self.cloud),
+            self.owner,
+            self.events,
+            self.executor,
+            self.store,
+            new_id=self._new_id,
+        )
+
+    def _new_id(self) -> str:
+        self._launches += 1
+        return f"launch{self._launches}"
+
+    def now(self) -> float:
+        return self.clock.monotonic()
+
+    def run(self, seconds: float = 0.0) -> None:
+        """Let so much time pass; what is due happens."""
+        self.events.after(seconds, self.events.stop)
+        self.events.run()
