@@ -22,9 +22,7 @@ def rss():
     with open("/proc/self/status") as status:
         return next(int(line.split()[1]) / 1000 for line in status if line.startswith("VmRSS:"))
 """
-_NOWHERE = (
-    'api_url="http://127.0.0.1:9", region="eu-west-1", aws_access_key_id="A", aws_secret_access_key="S"'
-)
+_NOWHERE = 'api_url="http://127.0.0.1:9", region="eu-west-1", aws_access_key_id="A", aws_secret_access_key="S"'
 PROGRAMS = {
     "python": "",
     "python + boto3's stock client": """

@@ -110,9 +110,7 @@ class EC2Cloud(Cloud):
             raise self._unknown(fault) from None
         found = [one for reservation in reservations for one in reservation.get("Instances") or ()]
         if not all(one.get("InstanceId") for one in found):
-            raise SourceError(
-                f"DescribeInstances at {self.site}: an instance without an id (not EC2's answer?)"
-            )
+            raise SourceError(f"DescribeInstances at {self.site}: an instance without an id, not EC2's answer?")
         return found
 
     def _pages(self, operation: str, key: str) -> list[Mapping[str, Any]]:
@@ -135,9 +133,7 @@ class EC2Cloud(Cloud):
         while True:
             answer = self._client.call(operation, **parameters)
             if not isinstance(answer.get(key), list):
-                raise Fault(
-                    operation, "NotEC2", f"the answer has no {key}: is a proxy or login page in between?"
-                )
+                raise Fault(operation, "NotEC2", f"no {key} in the answer: is a login page in between?")
             rows += answer[key]
             token = answer.get("NextToken") or ""
             if not token:
@@ -161,19 +157,16 @@ class EC2Cloud(Cloud):
         try:
             answer = self._client.call("run_instances", **parameters)
         except Fault as fault:
-            extras = ec2_request.refused_extras(fault, self._refused, parameters)
+            extras = ec2_request.refused_extras(fault, parameters)
             error = launch_error(fault, self.site, self._secrets())
             if not extras:
                 raise error from None
             self._leave_out(extras)
-            raise TransientError(
-                f"{error}; asked without {' and '.join(sorted(extras))} from now on", True
-            ) from None
+            without = " and ".join(sorted(extras))
+            raise TransientError(f"{error}; asked without {without} from now on", True) from None
         rows = answer.get("Instances") or []
         if not rows or not all(row.get("InstanceId") for row in rows):
-            raise TransientError(
-                f"RunInstances at {self.site}: success, but no instance ids (looked for by its token)"
-            )
+            raise TransientError(f"RunInstances at {self.site}: success without ids (looked for by its token)")
         return tuple(
             replace(one, pool=pool.name, intent=intent.id, token=intent.token, head=self._owner.head)
             for one in {row["InstanceId"]: described(row) for row in rows}.values()
@@ -181,35 +174,29 @@ class EC2Cloud(Cloud):
 
     def _leave_out(self, extras: frozenset[str]) -> None:
         self._refused |= extras
-        log.warning(
-            "%s does not take %s in RunInstances: left out from now on", self.site, ", ".join(sorted(extras))
-        )
+        log.warning("%s does not take %s: left out from now on", self.site, ", ".join(sorted(extras)))
         tags, token = ec2_request.TAGS not in self._refused, ec2_request.TOKEN not in self._refused
         self.capabilities = replace(self.capabilities, tags=tags, find=tags or token)
 
     def _image(self, pool: Pool) -> Mapping[str, Any]:
-        """What the cloud says of the pool's image, asked once; empty where it does not tell."""
-        image_id = pool.options.get("image_id")
-        if not image_id:
-            return {}
-        if image_id not in self._images:
+        """What the cloud says of the pool's image, remembered; empty where it does not tell."""
+        image_id = pool.options.get("image_id") or ""
+        if image_id and image_id not in self._images:
             try:
-                images = self._client.call("describe_images", ImageIds=[image_id]).get("Images")
+                images = self._client.call("describe_images", ImageIds=[image_id]).get("Images") or ()
             except Fault as fault:
                 if not (fault.refused or fault.nonsense or fault.code == "UnauthorizedOperation"):
                     error = launch_error(fault, self.site, self._secrets())
-                    raise (
-                        TransientError(str(error), True) if fault.kind is TransientError else error
-                    ) from None
-                images = None if fault.nonsense else []
-            if images is None:
-                return {}  # perhaps the next answer is EC2's
-            if pool.options.get("root_disk_gb") and not (images and images[0].get("RootDeviceName")):
-                log.warning(
-                    "%s does not tell the root device of %s: root_disk_gb has no effect", self.site, image_id
-                )
-            self._images[image_id] = images[0] if images else {}
-        return self._images[image_id]
+                    error.launched_nothing = True  # RunInstances was not sent
+                    raise error from None
+                images = ()
+            for one in images:
+                if one.get("ImageId") == image_id:  # some clouds list all
+                    self._images[image_id] = one
+        image = self._images.get(image_id, {})
+        if pool.options.get("root_disk_gb") and not image.get("RootDeviceName"):
+            log.warning("%s does not tell %s's root device: root_disk_gb has no effect", self.site, image_id)
+        return image
 
     def terminate(self, ids: Sequence[str]) -> Mapping[str, EndAnswer]:
         """In one call; singly where that is refused, since EC2 refuses all for one bad id."""

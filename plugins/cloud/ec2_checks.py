@@ -12,9 +12,7 @@ Call = Callable[..., dict[str, Any]]
 Told = Callable[[Fault], Exception]
 
 
-def check_site(
-    call: Call, pools: Iterable[Pool], owner: Owner, refused: frozenset[str], told: Told
-) -> Iterator[Check]:
+def check_site(call: Call, pools: Iterable[Pool], owner: Owner, refused: frozenset[str], told: Told) -> Iterator[Check]:
     """Credentials and endpoint, then each pool's image and the right to launch it."""
     try:
         dry_runs = _answers_dry_runs(call)
@@ -41,21 +39,20 @@ def _answers_dry_runs(call: Call) -> bool:
             raise
         answer = call("describe_instances")
     if "Reservations" not in answer:
-        raise Fault(
-            "describe_instances", "NotEC2", "the answer has no Reservations: is a login page in between?"
-        )
+        raise Fault("describe_instances", "NotEC2", "the answer has no Reservations: is a login page in between?")
     return False
 
 
 def _image(call: Call, pool: str, image_id: str, told: Told) -> Check:
     name = f"image of pool {pool}"
     try:
-        images = call("describe_images", ImageIds=[image_id]).get("Images") or []
+        images = call("describe_images", ImageIds=[image_id]).get("Images") or ()
     except Fault as fault:
         return Check(name, "warning", str(told(fault)))
-    if not images:
+    image = next((one for one in images if one.get("ImageId") == image_id), None)
+    if image is None:
         return Check(name, "warning", f"{image_id} is not visible with these credentials: check image_id")
-    state = images[0].get("State") or "available"
+    state = image.get("State") or "available"
     if state != "available":
         return Check(name, "warning", f"{image_id} is {state}, not available")
     return Check(name, "ok", f"{image_id} is available")
@@ -70,13 +67,9 @@ def _launch(call: Call, pool: Pool, owner: Owner, refused: frozenset[str], told:
     except Fault as fault:
         if fault.code == "DryRunOperation":
             return Check(name, "ok", "a dry run of RunInstances would have worked")
-        mendable = fault.kind in (AuthError, ConfigurationError) and not refused_extras(
-            fault, refused, parameters
-        )
+        mendable = fault.kind in (AuthError, ConfigurationError) and not refused_extras(fault, parameters)
         return Check(name, "error" if mendable else "warning", str(told(fault)))
     ids = [one["InstanceId"] for one in answer.get("Instances") or () if one.get("InstanceId")]
     if ids:  # it took DryRun in a read and ignored it in a launch
         call("terminate_instances", InstanceIds=ids)
-    return Check(
-        name, "warning", "DryRun was ignored" + (f"; launched {ids} and ended them again" if ids else "")
-    )
+    return Check(name, "warning", "DryRun was ignored" + (f"; launched {ids} and ended them again" if ids else ""))

@@ -153,6 +153,8 @@ class SlimFiles:
             "shape": "Boolean",
             "locationName": "return",
         }
+        # botocore would put in a random token where we leave it out
+        model["shapes"]["RunInstancesRequest"]["members"]["ClientToken"].pop("idempotencyToken", None)
         return model
 
 
@@ -166,11 +168,7 @@ def _text(path: str) -> Optional[str]:
 
 def _endpoints(partitions: Mapping[str, Any]) -> dict[str, Any]:
     """What botocore's older endpoint resolver needs to sign; the URLs come from its rule sets."""
-    defaults = {
-        "hostname": "{service}.{region}.{dnsSuffix}",
-        "protocols": ["https"],
-        "signatureVersions": ["v4"],
-    }
+    defaults = {"hostname": "{service}.{region}.{dnsSuffix}", "protocols": ["https"], "signatureVersions": ["v4"]}
     return {
         "version": 3,
         "partitions": [

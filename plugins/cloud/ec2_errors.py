@@ -145,9 +145,7 @@ class Fault(Exception):
             return ConfigurationError  # somebody else's image
         if "possible networks" in message:
             return ConfigurationError  # OpenStack's NetworkAmbiguous, which ec2-api passes on as Conflict
-        if code in ("Unsupported", "UnsupportedOperation") and re.search(
-            "availability zone|instance type", message
-        ):
+        if code in ("Unsupported", "UnsupportedOperation") and re.search("availability zone|instance type", message):
             return CapacityError  # not offered there: the next subnet or flavour may be
         if code in ("Forbidden", "403", "OverLimit", "RequestEntityTooLarge") and "quota" in message:
             return QuotaError  # OpenStack's compute API behind an EC2 front end

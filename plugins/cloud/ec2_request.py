@@ -65,11 +65,11 @@ def run_parameters(
     return {name: value for name, value in found.items() if value}
 
 
-def refused_extras(fault: Fault, refused: frozenset[str], sent: Mapping[str, Any]) -> frozenset[str]:
+def refused_extras(fault: Fault, sent: Mapping[str, Any]) -> frozenset[str]:
     """Which extras that were sent a refusal is about; empty where it is about something else.
 
-    Only what surely launched nothing is looked at. One more extra is left out after each such refusal, so
-    that this comes to an end.
+    Only a refusal that surely launched nothing counts. Each leaves out an extra that was sent, so that
+    this comes to an end.
     """
     if not (fault.refused and _UNSUPPORTED.search(fault.code)):
         return frozenset()
@@ -77,10 +77,10 @@ def refused_extras(fault: Fault, refused: frozenset[str], sent: Mapping[str, Any
         VOLUME_TAGS: len(sent.get("TagSpecifications", ())) > 1,
         TAGS: "TagSpecifications" in sent,
         SHUTDOWN: "InstanceInitiatedShutdownBehavior" in sent,
-        VOLUMES: "BlockDeviceMappings" in sent,
+        VOLUMES: "DeleteOnTermination" in str(sent.get("BlockDeviceMappings")),
         TOKEN: "ClientToken" in sent,
     }
-    left = frozenset(extra for extra, is_sent in carried.items() if is_sent) - refused
+    left = frozenset(extra for extra, is_sent in carried.items() if is_sent)
     words = f"{fault.code} {fault.message}"
     for extra, form in _NAMED_IN:
         if extra in left and re.search(form, words, re.IGNORECASE):
@@ -94,9 +94,7 @@ def _tags(pool: Pool, intent: Intent, owner: Owner) -> list[dict[str, str]]:
     name = instance_name(pool.options.get("name_template") or "", owner.cluster, pool.name, intent.id)
     if name:
         tags["Name"] = name
-    tags.update(
-        {TAG_CLUSTER: owner.cluster, TAG_HEAD: owner.head, TAG_POOL: pool.name, TAG_INTENT: intent.id}
-    )
+    tags.update({TAG_CLUSTER: owner.cluster, TAG_HEAD: owner.head, TAG_POOL: pool.name, TAG_INTENT: intent.id})
     return [{"Key": key, "Value": value} for key, value in tags.items()]
 
 
@@ -105,12 +103,7 @@ def _network(options: Mapping[str, Any], subnet: str) -> dict[str, Any]:
     interfaces = network_interfaces(options)
     if interfaces:
         described = [
-            {
-                "DeviceIndex": index,
-                "SubnetId": one.subnet,
-                "Groups": list(one.groups),
-                "DeleteOnTermination": True,
-            }
+            {"DeviceIndex": index, "SubnetId": one.subnet, "Groups": list(one.groups), "DeleteOnTermination": True}
             for index, one in enumerate(interfaces)
         ]
         return {"NetworkInterfaces": [{k: v for k, v in one.items() if v != []} for one in described]}
@@ -125,9 +118,7 @@ def _network(options: Mapping[str, Any], subnet: str) -> dict[str, Any]:
 def _volumes(root_gb: Optional[int], image: Mapping[str, Any], to_end: bool) -> list[dict[str, Any]]:
     """Where the image's own mappings will not do: the root's size, and volumes that outlive the instance."""
     root = image.get("RootDeviceName") or ""
-    volumes = {
-        one.get("DeviceName") or "": one.get("Ebs") or {} for one in image.get("BlockDeviceMappings") or ()
-    }
+    volumes = {one.get("DeviceName") or "": one.get("Ebs") or {} for one in image.get("BlockDeviceMappings") or ()}
     if root and root_gb:
         volumes[root] = {"VolumeSize": root_gb, "DeleteOnTermination": False}
     found = []
@@ -136,9 +127,7 @@ def _volumes(root_gb: Optional[int], image: Mapping[str, Any], to_end: bool) -> 
         if device and (resized or (to_end and ebs.get("DeleteOnTermination") is False)):
             # the size goes along: some clouds want it in any mapping
             changes = {"VolumeSize": ebs.get("VolumeSize"), "DeleteOnTermination": to_end}
-            found.append(
-                {"DeviceName": device, "Ebs": {key: value for key, value in changes.items() if value}}
-            )
+            found.append({"DeviceName": device, "Ebs": {key: value for key, value in changes.items() if value}})
     return found
 
 

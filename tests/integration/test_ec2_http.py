@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import botocore.auth
@@ -24,19 +25,7 @@ from elastiq.interfaces import (
     TransientError,
     UnsupportedError,
 )
-from tests.ec2_server import (
-    HEAD,
-    KEYS,
-    OWNER,
-    EC2Server,
-    Rule,
-    answer,
-    cloud_at,
-    error,
-    instances,
-    intent,
-    moto_server,
-)
+from tests.ec2_server import HEAD, KEYS, OWNER, EC2Server, Rule, answer, cloud_at, error, instances, intent, moto_server
 
 NONE: frozenset[str] = frozenset()
 HTML = (("Content-Type", "text/html"),)
@@ -223,10 +212,7 @@ def test_a_circle_without_an_end_is_unknown(server: EC2Server) -> None:
         ("<instanceState><code>0</code><name>error</name></instanceState>", InstanceState.ERROR),
         ("<instanceState><code>272</code><name>running</name></instanceState>", InstanceState.RUNNING),
         ("<instanceState><code>16</code><name>migrate</name></instanceState>", InstanceState.UNKNOWN),
-        (
-            "<instanceState><code>0</code><name>shelved_offloaded</name></instanceState>",
-            InstanceState.UNKNOWN,
-        ),
+        ("<instanceState><code>0</code><name>shelved_offloaded</name></instanceState>", InstanceState.UNKNOWN),
         ("<instanceState><code>48</code><name>terminated</name></instanceState>", InstanceState.TERMINATED),
         ("<instanceState><code>16</code></instanceState>", InstanceState.UNKNOWN),
         ("<stateCode>16</stateCode><stateName>running</stateName>", InstanceState.UNKNOWN),
@@ -236,9 +222,7 @@ def test_a_circle_without_an_end_is_unknown(server: EC2Server) -> None:
 def test_states_go_by_name_and_an_unknown_one_is_neither_usable_nor_gone(
     server: EC2Server, state: str, means: InstanceState
 ) -> None:
-    server.script(
-        "DescribeInstances", instances(f"<instanceId>i-1</instanceId><privateIpAddress/>{state}{tagged()}")
-    )
+    server.script("DescribeInstances", instances(f"<instanceId>i-1</instanceId><privateIpAddress/>{state}{tagged()}"))
     (one,) = cloud_at(server.url).instances(NONE).owned
     assert one.state is means
     assert one.addresses == NONE
@@ -261,8 +245,7 @@ def test_all_private_addresses_of_all_interfaces_are_told(server: EC2Server) -> 
 
 
 @pytest.mark.parametrize(
-    "moment",
-    ["2026-03-01T12:00:00.000Z", "2026-03-01T14:00:00+02:00", "2026-03-01T12:00:00", "1772366400"],
+    "moment", ["2026-03-01T12:00:00.000Z", "2026-03-01T14:00:00+02:00", "2026-03-01T12:00:00", "1772366400"]
 )
 def test_launch_times_of_any_spelling_are_epoch_seconds(
     server: EC2Server, moment: str, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
@@ -270,9 +253,7 @@ def test_launch_times_of_any_spelling_are_epoch_seconds(
     monkeypatch.setenv("TZ", "America/New_York")
     request.addfinalizer(time.tzset)  # after the old zone is back
     time.tzset()
-    server.script(
-        "DescribeInstances", instances(f"<instanceId>i-1</instanceId><launchTime>{moment}</launchTime>")
-    )
+    server.script("DescribeInstances", instances(f"<instanceId>i-1</instanceId><launchTime>{moment}</launchTime>"))
     (one,) = cloud_at(server.url).instances(frozenset({"i-1"})).owned
     assert one.launched_at == 1772366400.0
 
@@ -285,19 +266,13 @@ def test_a_launch_says_all_that_makes_it_ours_and_ends_with_its_machine(server: 
     made = cloud_at(server.url, user_data=b"#!/bin/sh\n").launch(intent(2))
     (sent,) = server.asked("RunInstances")
     assert [one.id for one in made] == ["i-1", "i-2"]
-    assert {(one.pool, one.intent, one.token, one.head) for one in made} == {
-        ("ec2", "i1", intent().token, OWNER.head)
-    }
+    assert {(one.pool, one.intent, one.token, one.head) for one in made} == {("ec2", "i1", intent().token, OWNER.head)}
     assert (sent["MinCount"], sent["MaxCount"], sent["ClientToken"]) == ("1", "2", intent().token)
     assert sent["InstanceInitiatedShutdownBehavior"] == "terminate"
     for number, kind in (("1", "instance"), ("2", "volume")):
         prefix = f"TagSpecification.{number}."
         assert sent[prefix + "ResourceType"] == kind
-        keys = {
-            sent[key]: sent[key[:-3] + "Value"]
-            for key in sent
-            if key.startswith(prefix) and key.endswith("Key")
-        }
+        keys = {sent[key]: sent[key[:-3] + "Value"] for key in sent if key.startswith(prefix) and key.endswith("Key")}
         assert keys == {
             "Name": "cms-ec2-i1",
             "elastiq:cluster": "cms",
@@ -386,9 +361,7 @@ def test_an_ambiguous_network_is_told_as_it_is(server: EC2Server) -> None:
 
 
 def test_neither_secrets_nor_user_data_come_back_in_an_error(server: EC2Server) -> None:
-    data = (
-        b"#!/bin/sh\necho TOKEN=abcdefgh > /etc/x; echo this is long enough to be taken for an encoded word\n"
-    )
+    data = b"#!/bin/sh\necho TOKEN=abcdefgh > /etc/x; echo this is long enough to be taken for an encoded word\n"
     encoded = "IyEvYmluL3NoCmVjaG8gVE9LRU49YWJjZGVmZ2ggPiAvZXRjL3g7IGVjaG8g"
     words = f"bad {KEYS['aws_secret_access_key']} in {encoded} and {data.decode()} as sent"
     server.script("RunInstances", error("InvalidParameterValue", words))
@@ -402,9 +375,7 @@ def test_neither_secrets_nor_user_data_come_back_in_an_error(server: EC2Server) 
 
 def test_a_wrong_parameter_of_ours_is_told_without_its_value() -> None:
     with pytest.raises(ConfigurationError) as caught:
-        cloud_at("http://127.0.0.1:9", user_data=b"#!/bin/sh s3cr3t", image_id=None, key_name=["no"]).launch(
-            intent()
-        )
+        cloud_at("http://127.0.0.1:9", user_data=b"#!/bin/sh s3cr3t", image_id=None, key_name=["no"]).launch(intent())
     assert "ParamValidationError" in str(caught.value)
     assert "s3cr3t" not in str(caught.value)
 
@@ -414,9 +385,7 @@ def test_a_wrong_parameter_of_ours_is_told_without_its_value() -> None:
 
 def test_a_cloud_that_refuses_tags_is_asked_without_them_next_time(server: EC2Server) -> None:
     cloud = cloud_at(server.url)
-    server.script(
-        "RunInstances", error("UnknownParameter", "The parameter TagSpecification is not recognized"), MADE
-    )
+    server.script("RunInstances", error("UnknownParameter", "The parameter TagSpecification is not recognized"), MADE)
     with pytest.raises(TransientError, match="without tags from now on") as caught:
         cloud.launch(intent())
     assert caught.value.launched_nothing
@@ -436,6 +405,33 @@ def test_without_tags_the_token_says_what_is_ours(server: EC2Server) -> None:
     cloud = cloud_at(server.url)
     assert [one.id for one in cloud.instances(NONE).owned] == ["i-1"]
     assert [one.id for one in cloud.find(intent())] == ["i-1"]
+
+
+def test_a_refused_token_is_not_replaced_by_another(server: EC2Server) -> None:
+    cloud = cloud_at(server.url)
+    server.script("RunInstances", error("UnknownParameter", "The parameter ClientToken is not recognized"), MADE)
+    with pytest.raises(TransientError):
+        cloud.launch(intent())
+    cloud.launch(intent(name="i2"))
+    assert ["ClientToken" in sent for sent in server.asked("RunInstances")] == [True, False]
+    assert cloud.capabilities.find
+
+
+def test_launches_that_are_refused_at_the_same_time_are_all_tried_again(server: EC2Server) -> None:
+    cloud = cloud_at(server.url)
+    refusal = error("UnknownParameter", "TagSpecification is not recognized", delay_s=0.3)
+    server.script("DescribeImages", *[NO_IMAGE] * 3)
+    server.script("RunInstances", *[refusal] * 3)
+    kinds = []
+
+    def launch(name: str) -> None:
+        with pytest.raises(LaunchError) as caught:
+            cloud.launch(intent(name=name))
+        kinds.append(type(caught.value))
+
+    with ThreadPoolExecutor(3) as threads:
+        list(threads.map(launch, ("a", "b", "c")))
+    assert kinds == [TransientError] * 3
 
 
 def test_only_the_refused_extra_is_left_out(server: EC2Server) -> None:
@@ -479,9 +475,7 @@ def test_a_wrong_tag_of_the_users_does_not_cost_ours(server: EC2Server) -> None:
 
 def test_what_the_configuration_asks_for_is_never_left_out(server: EC2Server) -> None:
     cloud = cloud_at(server.url, imds_v2="required")
-    server.script(
-        "RunInstances", error("UnknownParameter", "The parameter MetadataOptions is not recognized")
-    )
+    server.script("RunInstances", error("UnknownParameter", "The parameter MetadataOptions is not recognized"))
     with pytest.raises(ConfigurationError, match="check imds_v2"):
         cloud.launch(intent())
 
@@ -529,23 +523,15 @@ def test_the_root_disk_gets_its_size_by_the_images_device_name(bare: EC2Server) 
     assert volumes(bare.asked("RunInstances")[0]) == {"/dev/xvda": ("50", "true")}
 
 
-@pytest.mark.parametrize(
-    "rule",
-    [
-        error("UnauthorizedOperation", "no", 403),
-        error("InvalidAction", "what?"),
-        NO_IMAGE,
-    ],
-)
+@pytest.mark.parametrize("rule", [error("UnauthorizedOperation", "no", 403), error("InvalidAction", "what?"), NO_IMAGE])
 def test_a_launch_does_not_fail_because_the_image_is_not_told(bare: EC2Server, rule: Rule) -> None:
     bare.script("DescribeImages", rule)
-    bare.script("RunInstances", MADE, MADE)
+    bare.script("RunInstances", MADE)
     cloud = cloud_at(bare.url)
-    assert cloud.launch(intent()) and cloud.launch(intent(name="i2"))
-    assert len(bare.asked("DescribeImages")) == 1
+    assert cloud.launch(intent())
 
 
-@pytest.mark.parametrize("rule", [Rule("<html/>", headers=HTML), Rule("")])
+@pytest.mark.parametrize("rule", [Rule("<html/>", headers=HTML), Rule(""), NO_IMAGE, error("InvalidAMIID.NotFound")])
 def test_nonsense_about_the_image_is_not_believed_for_good(bare: EC2Server, rule: Rule) -> None:
     cloud = cloud_at(bare.url, root_disk_gb=50)
     bare.script("DescribeImages", rule, image(("/dev/xvda", "true", 8)))
@@ -603,18 +589,14 @@ def test_a_login_page_ends_nothing(server: EC2Server) -> None:
     assert outcomes(server, "i-1") == [EndOutcome.FAILED]
 
 
-@pytest.mark.parametrize(
-    "code", ["InvalidInstanceID.NotFound", "InvalidInstanceID.Malformed", "InstanceNotFound"]
-)
+@pytest.mark.parametrize("code", ["InvalidInstanceID.NotFound", "InvalidInstanceID.Malformed", "InstanceNotFound"])
 def test_one_bad_id_does_not_spoil_the_others(server: EC2Server, code: str) -> None:
     server.script(
         "TerminateInstances",
         error(code, "The instance ID 'i-2' does not exist"),
         answer("TerminateInstances", ENDED % (ITEM % "i-1")),
         error(code, "The instance ID 'i-2' does not exist"),
-        error(
-            "OperationNotPermitted", "The instance 'i-3' may not be terminated. disableApiTermination is set"
-        ),
+        error("OperationNotPermitted", "The instance 'i-3' may not be terminated. disableApiTermination is set"),
         error("UnauthorizedOperation", "not this one", 403),
     )
     cloud = cloud_at(server.url)
@@ -648,9 +630,7 @@ def statuses(*items: str) -> Rule:
 
 
 def test_impaired_and_retiring_instances_are_problems(server: EC2Server) -> None:
-    ok = (
-        "<systemStatus><status>ok</status></systemStatus><instanceStatus><status>ok</status></instanceStatus>"
-    )
+    ok = "<systemStatus><status>ok</status></systemStatus><instanceStatus><status>ok</status></instanceStatus>"
     server.script(
         "DescribeInstanceStatus",
         statuses(
@@ -736,11 +716,7 @@ def test_checks_end_what_a_cloud_launched_in_a_dry_run(server: EC2Server) -> Non
 
 @pytest.mark.parametrize(
     ("code", "level"),
-    [
-        ("UnauthorizedOperation", "error"),
-        ("InvalidKeyPair.NotFound", "error"),
-        ("InstanceLimitExceeded", "warning"),
-    ],
+    [("UnauthorizedOperation", "error"), ("InvalidKeyPair.NotFound", "error"), ("InstanceLimitExceeded", "warning")],
 )
 def test_checks_tell_what_a_launch_would_be_refused_for(server: EC2Server, code: str, level: str) -> None:
     server.script("DescribeInstances", error("DryRunOperation", status=412))
@@ -832,9 +808,7 @@ def test_a_certificate_is_checked_unless_told_otherwise(tmp_path: object) -> Non
     assert len(server.requests) == 2
 
 
-def test_without_a_region_and_an_endpoint_a_person_is_told_what_to_set(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_without_a_region_and_an_endpoint_a_person_is_told_what_to_set(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("AWS_DEFAULT_REGION", raising=False)
     monkeypatch.setenv("AWS_CONFIG_FILE", "/nonexistent")
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")

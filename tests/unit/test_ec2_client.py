@@ -124,9 +124,7 @@ def test_a_url_without_a_region_is_signed_for_the_one_in_its_name_or_a_placehold
     assert (once.meta.region_name, once.meta.endpoint_url) == (region, url)
 
 
-def test_what_stops_a_client_from_being_made_is_a_fault_that_sent_nothing(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_what_stops_a_client_from_being_made_is_a_fault_that_sent_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_CONFIG_FILE", "/nonexistent")
     with pytest.raises(Fault) as caught:
         EC2Client({**OPTIONS, "profile": "none-such"}).call("describe_instances")
@@ -161,7 +159,5 @@ def test_neither_the_plugin_nor_making_a_site_imports_botocore() -> None:
         "EC2Cloud.from_config((Pool('p', 's', ('f',), options=values),), Owner('c', 'h'))\n"
         "print([name for name in sys.modules if name.startswith('boto')])\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
-    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout.strip() == "[]"

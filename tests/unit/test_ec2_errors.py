@@ -23,11 +23,7 @@ KINDS: dict[type[LaunchError], list[tuple[int, str, str]]] = {
         (500, "InsufficientInstanceCapacity", "We currently do not have sufficient capacity"),
         (400, "InsufficientFreeAddressesInSubnet", "not enough free addresses"),
         (400, "ReservationCapacityExceeded", ""),
-        (
-            400,
-            "Unsupported",
-            "Your requested instance type (p5.large) is not supported in your Availability Zone",
-        ),
+        (400, "Unsupported", "Your requested instance type (p5.large) is not supported in your Availability Zone"),
         (400, "NoValidHost", "No valid host was found."),  # OpenStack
         (503, "InsufficientInstanceCapacity", "Not enough resources"),  # Eucalyptus
     ],
@@ -142,9 +138,7 @@ def made(name: str, text: str = "", bases: tuple[str, ...] = (), **attributes: A
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, BaseException) else None,
 )
-def test_botocores_own_exceptions_are_told_by_name(
-    exc: BaseException, kind: type[LaunchError], nothing: bool
-) -> None:
+def test_botocores_own_exceptions_are_told_by_name(exc: BaseException, kind: type[LaunchError], nothing: bool) -> None:
     error = launch_error(Fault.of("run_instances", exc, sent=True), "here")
     assert (type(error), error.launched_nothing) == (kind, nothing)
 
@@ -181,9 +175,7 @@ def test_a_person_is_told_which_key_to_mend(code: str, hint: str) -> None:
 
 def test_texts_are_one_line_of_bounded_length_without_secrets_or_encoded_words() -> None:
     message = "line one\n  line two s3cr3t-value " + "QUJD" * 40 + " end" + " word" * 200
-    text = told(
-        Fault("run_instances", "InvalidParameterValue", message, 400), "here", ["s3cr3t-value", None, ""]
-    )
+    text = told(Fault("run_instances", "InvalidParameterValue", message, 400), "here", ["s3cr3t-value", None, ""])
     assert "line one line two *** *** end" in text
     assert "\n" not in text and len(text) < 450
 

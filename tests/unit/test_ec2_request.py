@@ -100,12 +100,7 @@ def mapping(name: str, ends: bool, size: int = 8) -> dict[str, Any]:
         (None, [mapping("/dev/a", False)], frozenset({VOLUMES}), None),
         (50, [mapping("/dev/a", True)], NONE, [mapping("/dev/a", True, 50)]),
         (50, [], NONE, [mapping("/dev/a", True, 50)]),
-        (
-            50,
-            [mapping("/dev/a", False)],
-            frozenset({VOLUMES}),
-            [{"DeviceName": "/dev/a", "Ebs": {"VolumeSize": 50}}],
-        ),
+        (50, [mapping("/dev/a", False)], frozenset({VOLUMES}), [{"DeviceName": "/dev/a", "Ebs": {"VolumeSize": 50}}]),
         (None, [{"DeviceName": "/dev/sdb", "VirtualName": "ephemeral0"}], NONE, None),
     ],
 )
@@ -140,18 +135,18 @@ def test_refused_extras_are_left_out() -> None:
 )
 def test_a_refusal_names_the_extra_that_it_is_about(code: str, message: str, extras: set[str]) -> None:
     fault = Fault("run_instances", code, message, 400)
-    assert refused_extras(fault, NONE, parameters()) == extras
+    assert refused_extras(fault, parameters()) == extras
 
 
 def test_a_server_error_is_never_taken_for_a_refusal() -> None:
     fault = Fault("run_instances", "UnknownParameter", "TagSpecification", 500)
-    assert refused_extras(fault, NONE, parameters()) == NONE
+    assert refused_extras(fault, parameters()) == NONE
 
 
 def test_an_extra_that_was_not_sent_is_not_what_was_refused() -> None:
     fault = Fault("run_instances", "UnknownParameter", "TagSpecification", 400)
     refused = frozenset({TAGS})
-    assert refused_extras(fault, refused, parameters(refused)) == NONE
+    assert refused_extras(fault, parameters(refused)) == NONE
 
 
 def test_secrets_are_all_that_could_be_quoted_back() -> None:
@@ -164,3 +159,10 @@ def test_secrets_are_all_that_could_be_quoted_back() -> None:
         }
     )
     assert {"key", "token", "/2RhdGE=", "pass"} <= set(found)
+
+
+def test_a_size_of_the_users_is_no_extra() -> None:
+    image = {"RootDeviceName": "/dev/a"}
+    fault = Fault("run_instances", "UnknownParameter", "BlockDeviceMapping", 400)
+    assert refused_extras(fault, parameters(NONE, image, root_disk_gb=50)) == {VOLUMES}
+    assert refused_extras(fault, parameters(frozenset({VOLUMES}), image, root_disk_gb=50)) == NONE
