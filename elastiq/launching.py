@@ -10,6 +10,7 @@ from elastiq.core import DEADLINE_MARGIN_S, Core
 from elastiq.executor import Outcome
 from elastiq.interfaces import BatchSystem, Cloud, Instance, Intent, LaunchError, SourceError, TransientError
 from elastiq.nodes import Node, State
+from elastiq.observations import STALE_PERIODS
 from elastiq.planner import Launch
 from elastiq.store import StoreError
 
@@ -26,11 +27,14 @@ class OpenIntent:
     last_good: Optional[float] = None
     good_s: float = 0.0
 
-    def observe(self, began: float, good: bool) -> None:
+    def observe(self, began: float, good: bool, longest_s: float) -> None:
+        """A listing that began then came back. Reads further apart than ``longest_s`` left a time in which
+        nobody looked."""
         if not good:
             self.last_good = None
         elif began > self.ended:
-            self.good_s += began - self.last_good if self.last_good is not None else 0.0
+            passed_s = began - self.last_good if self.last_good is not None else 0.0
+            self.good_s += passed_s if passed_s <= longest_s else 0.0
             self.last_good = began
 
 
@@ -64,9 +68,7 @@ class Launching:
             core.tell_once(f"dry run {order.offer}", f"dry run: would launch {order.count} of {order.offer}")
             return False
         identifier = core.new_id()
-        intent = Intent(
-            identifier, core.owner.token_prefix + identifier, order.offer, order.count, core.wall()
-        )
+        intent = Intent(identifier, core.owner.token_prefix + identifier, order.offer, order.count, core.wall())
         nodes = [
             Node(
                 id=f"{identifier}.{number}",
@@ -153,7 +155,10 @@ class Launching:
         for node in self._core.registry.requested(intent.id):
             self._core.registry.move(node, State.GONE, reason, self._core.wall())
         self._core.persist()
-        self._close(intent)
+        if not self._core.store_broken:
+            self._close(intent)
+        else:  # the nodes are still stored as requested: the next run must know why
+            self.open.pop(intent.id, None)
 
     def _close(self, intent: Intent) -> None:
         self.open.pop(intent.id, None)
@@ -166,8 +171,11 @@ class Launching:
 
     def listing(self, site: str, began: float, good: bool) -> None:
         """A listing of a site came back; a good one was taken into the registry already."""
+        cloud = self._core.clouds.get(site)
+        longest_s = cloud.call_deadline_s if cloud else 0.0
+        longest_s += STALE_PERIODS * self._core.settings.check_vms_every_s
         for entry in [e for e in self.open.values() if e.site == site]:
-            entry.observe(began, good)
+            entry.observe(began, good, longest_s)
             if not self._core.registry.requested(entry.intent.id):
                 self._core.persist()
                 self._close(entry.intent)
@@ -212,7 +220,7 @@ class Launching:
         )
 
     def _give_up_if_settled(self, entry: OpenIntent) -> None:
-        if entry.good_s >= self._core.settings.intent_settle_s:
+        if entry.last_good is not None and entry.good_s >= self._core.settings.intent_settle_s:
             text = f"nothing of the launch was seen in {entry.good_s:.0f} s of complete reads"
             self._drop_rest(entry.intent, text)
             self._replan()
@@ -227,9 +235,7 @@ def _prepare_and_launch(batch: BatchSystem, cloud: Cloud, intent: Intent) -> tup
     try:
         batch.prepare(intent)
     except SourceError as exc:
-        raise TransientError(
-            f"the batch system was not ready for a launch: {exc}", launched_nothing=True
-        ) from exc
+        raise TransientError(f"the batch system was not ready for a launch: {exc}", launched_nothing=True) from exc
     return cloud.launch(intent)
 
 

@@ -12,6 +12,9 @@ from elastiq.interfaces import Workers
 
 T = TypeVar("T")
 
+# A read older than so many periods (and its own deadline) is not acted upon.
+STALE_PERIODS = 3
+
 
 @dataclass
 class Observation(Generic[T]):

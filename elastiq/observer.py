@@ -13,12 +13,9 @@ from elastiq.executor import Outcome
 from elastiq.interfaces import Cloud, Instances, Jobs, Workers
 from elastiq.launching import Launching
 from elastiq.nodes import JOINED, State
-from elastiq.observations import Observation, SettleJudge
+from elastiq.observations import STALE_PERIODS, Observation, SettleJudge
 
 log = logging.getLogger("elastiq")
-
-# A read older than so many periods (and its own deadline) is not acted upon.
-STALE_PERIODS = 3
 
 
 class Observer:
@@ -48,9 +45,7 @@ class Observer:
         self.jobs = Observation[Jobs]("the queue", STALE_PERIODS * s.check_queue_every_s + batch_s)
         self.workers = Observation[Workers]("the workers", STALE_PERIODS * s.check_vms_every_s + batch_s)
         self.instances = {
-            site: Observation[Instances](
-                f"site {site}", STALE_PERIODS * s.check_vms_every_s + cloud.call_deadline_s
-            )
+            site: Observation[Instances](f"site {site}", STALE_PERIODS * s.check_vms_every_s + cloud.call_deadline_s)
             for site, cloud in core.clouds.items()
         }
         self._last_settled, self.settled_why = None, "the workers were not read yet"
@@ -152,7 +147,8 @@ class Observer:
         core = self._core
 
         def take(outcome: Outcome[Any]) -> None:
-            if observation not in (self.jobs, self.workers, *self.instances.values()):
+            current = (self.jobs, self.workers, *self.instances.values())
+            if not any(observation is one for one in current):
                 return  # the settings were reloaded while it was in flight
             if outcome.error is not None:
                 observation.failed(core.explain(outcome.error))
@@ -221,9 +217,7 @@ class Observer:
         self.observed_s = began - self._last_settled if settled and self._last_settled is not None else 0.0
         self._last_settled = began if settled else None
         mark = core.owner.head[:16]
-        reconcile.take_workers(
-            core.registry, view, settled, self.observed_s, core.wall(), self._explained(), mark
-        )
+        reconcile.take_workers(core.registry, view, settled, self.observed_s, core.wall(), self._explained(), mark)
         core.tell("workers are not settled", self.settled_why, logging.INFO)
         self._tell_identity()
         self.ending.look(began, settled, self.sites(), self.no_end())
