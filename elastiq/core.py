@@ -59,6 +59,7 @@ class Core:
         self.faults: dict[str, int] = {}  # distinct exceptions that are bugs, with their counts
         self._told: dict[str, str] = {}
         self._learned_stored = ""
+        self._boots_stored: dict[str, int] = {}
 
     # ------------------------------------------------------------------ time
 
@@ -92,7 +93,7 @@ class Core:
     def record(self, what: str, node: str, pool: str, reason: str) -> None:
         """A line of history; a store that cannot be written is told, and no reason to stop."""
         try:
-            self.store.record(self.wall(), what, node, pool, reason)
+            self.store.record([(self.wall(), what, node, pool, reason)])
         except StoreError as exc:
             self.store_failed(exc)
 
@@ -145,9 +146,7 @@ class Core:
         deadline = self.batch.call_deadline_s + DEADLINE_MARGIN_S
         self.executor.act("batch", node.id, call, self.guarded("batch act", done), deadline)
 
-    def act_on_cloud(
-        self, site: str, key: str, call: Callable[[], Any], done: Callable[[Outcome[Any]], None]
-    ) -> None:
+    def act_on_cloud(self, site: str, key: str, call: Callable[[], Any], done: Callable[[Outcome[Any]], None]) -> None:
         self.count("cloud_acts")
         deadline = self.clouds[site].call_deadline_s + DEADLINE_MARGIN_S
         self.executor.act(f"cloud {site}", key, call, self.guarded("cloud act", done), deadline)
@@ -163,6 +162,7 @@ class Core:
         self.trials.records = {trial.key: trial for trial in self.store.trials()}
         self.registry.learned = learned_from_json(self.store.recall("learned") or [])
         self.health.failed_boots = self.store.recall("failed_boots") or {}
+        self._boots_stored = dict(self.health.failed_boots)
         if self.store.notice:
             self.tell("store", self.store.notice)
 
@@ -184,15 +184,17 @@ class Core:
     def persist(self) -> None:
         """Log, count and store what changed since the last time."""
         moves, self.registry.moves = self.registry.moves, []
-        failed_boots = dict(self.health.failed_boots)
+        lines = [
+            (move.at, move.after.value, move.node.name, move.node.pool, move.reason) for move in moves if move.legal
+        ]
         for move in moves:
             self._moved(move)
         touched = list(self.registry.touched.values())
         learned = repr(sorted(self.registry.learned.items()))
         strangers = {name: stranger.number for name, stranger in self.registry.strangers.items()}
         try:
-            if touched:
-                self.store.save(touched)
+            if touched or lines:
+                self.store.save(touched, lines)
                 self.registry.touched.clear()
             if self.trials.changed:
                 self.store.replace_trials(self.trials.records.values())
@@ -203,8 +205,9 @@ class Core:
             if strangers != self.registry.stranger_numbers:
                 self.store.remember("strangers", strangers)
                 self.registry.stranger_numbers = strangers
-            if failed_boots != self.health.failed_boots:
+            if self._boots_stored != self.health.failed_boots:
                 self.store.remember("failed_boots", self.health.failed_boots)
+                self._boots_stored = dict(self.health.failed_boots)
             if self.store_broken:
                 self.store.remember("last_failure", self.wall())  # a write that shows that it works again
                 self.store_broken = False
@@ -216,13 +219,10 @@ class Core:
         node, before, after = move.node, move.before, move.after
         if not move.legal:
             self.count("illegal_transitions")
-            log.error(
-                "%s: illegal transition %s -> %s (%s)", node.name, before.value, after.value, move.reason
-            )
+            log.error("%s: illegal transition %s -> %s (%s)", node.name, before.value, after.value, move.reason)
             return
         log.info("%s (%s): %s -> %s: %s", node.name, node.pool, before.value, after.value, move.reason)
         self.count(f"moves_{after.value}")
-        self.record(after.value, node.name, node.pool, move.reason)
         if before in {*TO_COME, State.FAILED} and after in IN_SERVICE:
             self.health.boot_joined(node.pool)
         elif before in (State.PENDING, State.BOOTING):

@@ -10,7 +10,7 @@ import json
 import os
 import sqlite3
 from dataclasses import asdict
-from typing import Any, Iterable, Optional
+from typing import Any, Iterable, Optional, Sequence
 
 from elastiq.demand import Standing, Trial
 from elastiq.interfaces import Intent, Offer, Resources
@@ -18,6 +18,7 @@ from elastiq.nodes import Node, State
 
 VERSION = 1
 HISTORY_AT_MOST = 20_000
+PRUNED_EVERY = 500
 
 _SCHEMA = """
 CREATE TABLE nodes (id TEXT PRIMARY KEY, data TEXT NOT NULL);
@@ -37,6 +38,10 @@ _KEPT = (
 ).split()
 
 
+# One line of history, for people: wall time, what, node, pool, reason.
+Line = tuple[float, str, str, str, str]
+
+
 class StoreError(Exception):
     """The store cannot be read or written. One line, with the path."""
 
@@ -47,12 +52,15 @@ class Store:
     def __init__(self, path: str) -> None:
         self.path = path
         self.notice = ""
-        self._history_writes = 0
+        self._history_writes = PRUNED_EVERY - 1  # so that the first line of a run prunes
         try:
             self._db = self._open()
+            self._understand()
+        except OSError as exc:
+            raise StoreError(f"{path}: {exc.strerror}: the state directory must be there and writable") from exc
+        except sqlite3.OperationalError as exc:
+            raise StoreError(f"{path}: {exc}: check the state directory's rights and its free space") from exc
         except sqlite3.DatabaseError as exc:
-            if isinstance(exc, sqlite3.OperationalError):
-                raise StoreError(f"{path}: {exc}: make the state directory writable for this user") from exc
             self._db = self._open_anew(exc)
 
     def close(self) -> None:
@@ -60,10 +68,11 @@ class Store:
 
     # ------------------------------------------------------------------ nodes and intents
 
-    def save(self, nodes: Iterable[Node]) -> None:
-        """Write these nodes as they are; those that are gone are removed."""
+    def save(self, nodes: Iterable[Node], history: Sequence[Line] = ()) -> None:
+        """Write these nodes as they are; those that are gone are removed. With lines of history, in one."""
         with self._writing() as db:
             self._put_nodes(db, nodes)
+            self._put_history(db, history)
 
     def journal(self, intent: Intent, nodes: Iterable[Node]) -> None:
         """Record a launch that is about to be asked for, with the nodes it should make."""
@@ -77,9 +86,7 @@ class Store:
             db.execute("DELETE FROM intents WHERE id = ?", (intent_id,))
 
     def replace_trials(self, trials: Iterable[Trial]) -> None:
-        rows = [
-            (trial.key, json.dumps({**asdict(trial), "standing": trial.standing.value})) for trial in trials
-        ]
+        rows = [(trial.key, json.dumps({**asdict(trial), "standing": trial.standing.value})) for trial in trials]
         with self._writing() as db:
             db.execute("DELETE FROM trials")
             db.executemany("INSERT INTO trials VALUES (?, ?)", rows)
@@ -89,19 +96,10 @@ class Store:
         with self._writing() as db:
             db.execute("INSERT OR REPLACE INTO facts VALUES (?, ?)", (key, json.dumps(value)))
 
-    def record(self, at: float, what: str, node: str, pool: str, reason: str) -> None:
-        """One line of history, for people; the oldest lines go."""
+    def record(self, history: Sequence[Line]) -> None:
+        """Add to the history; the oldest lines go."""
         with self._writing() as db:
-            db.execute(
-                "INSERT INTO history (at, what, node, pool, reason) VALUES (?, ?, ?, ?, ?)",
-                (at, what, node, pool, reason),
-            )
-            self._history_writes += 1
-            if self._history_writes % 500 == 1:
-                db.execute(
-                    "DELETE FROM history WHERE number <= (SELECT MAX(number) FROM history) - ?",
-                    (HISTORY_AT_MOST,),
-                )
+            self._put_history(db, history)
 
     # ------------------------------------------------------------------ reading at the start
 
@@ -128,19 +126,27 @@ class Store:
         rows = self._read("SELECT data FROM facts WHERE key = ?", (key,))
         return json.loads(rows[0][0]) if rows else None
 
-    def history(self, last: int = 100) -> list[tuple[float, str, str, str, str]]:
-        """The last lines of history, oldest first: wall time, what, node, pool, reason."""
-        rows = self._read(
-            "SELECT at, what, node, pool, reason FROM history ORDER BY number DESC LIMIT ?", (last,)
-        )
+    def history(self, last: int = 100) -> list[Line]:
+        """The last lines of history, oldest first."""
+        rows = self._read("SELECT at, what, node, pool, reason FROM history ORDER BY number DESC LIMIT ?", (last,))
         return [(row[0], row[1], row[2], row[3], row[4]) for row in reversed(rows)]
 
     # ------------------------------------------------------------------ inside
+
+    def _understand(self) -> None:
+        """Read all that decides: a row that makes no sense must show now, not in the middle of a start."""
+        try:
+            self.nodes(), self.intents(), self.trials()
+        except (ValueError, KeyError, TypeError) as exc:
+            self._db.close()
+            raise sqlite3.DatabaseError(f"a row makes no sense: {exc!r}") from exc
 
     def _open(self) -> sqlite3.Connection:
         new = self.path == ":memory:" or not os.path.exists(self.path)
         if new and self.path != ":memory:":
             os.close(os.open(self.path, os.O_CREAT | os.O_RDWR, 0o600))
+        elif not new and os.path.getsize(self.path) == 0:
+            self.notice = f"{self.path} was empty: starting from the cloud's tags"
         db = sqlite3.connect(self.path, isolation_level=None, timeout=2.0)
         try:
             # A launch must be on the disk before it is asked for.
@@ -188,6 +194,13 @@ class Store:
         except sqlite3.Error as exc:
             raise StoreError(f"{self.path}: {exc}") from exc
 
+    def _put_history(self, db: sqlite3.Connection, history: Sequence[Line]) -> None:
+        db.executemany("INSERT INTO history (at, what, node, pool, reason) VALUES (?, ?, ?, ?, ?)", history)
+        written = self._history_writes + len(history)
+        if written // PRUNED_EVERY != self._history_writes // PRUNED_EVERY:
+            db.execute("DELETE FROM history WHERE number <= (SELECT MAX(number) FROM history) - ?", (HISTORY_AT_MOST,))
+        self._history_writes = written
+
     @staticmethod
     def _put_nodes(db: sqlite3.Connection, nodes: Iterable[Node]) -> None:
         for node in nodes:
@@ -214,7 +227,10 @@ class _Transaction:
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
         try:
-            self._db.execute("ROLLBACK" if error else "COMMIT")
+            if error is None:
+                self._db.execute("COMMIT")
+            elif self._db.in_transaction:  # a full disk may have ended it already
+                self._db.rollback()
         except sqlite3.Error as exc:
             if self._db.in_transaction:
                 self._db.rollback()

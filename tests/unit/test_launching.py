@@ -386,7 +386,7 @@ def test_an_intent_stays_journalled_while_its_end_cannot_be_stored(tmp_path: Pat
     first = Rig(path)
     call = first.launch(1)
 
-    def full(nodes: Any) -> None:
+    def full(nodes: Any, history: Any = ()) -> None:
         raise StoreError("db: database or disk is full")
 
     first.store.save = full  # type: ignore[method-assign]
