@@ -39,10 +39,8 @@ from elastiq.plugins.batch import htcondor_slots as pool
 from elastiq.plugins.batch.htcondor_options import OPTIONS
 
 SCHEDDS_AT_ONCE = 16
-MAX_SLOTS_OUTPUT = 64_000_000  # bytes; a slot is about 900
-GUARANTEED_S = (
-    1_000_000  # longer than any drain that is undone at drain_timeout_s, or is forgotten for a week
-)
+MAX_SLOTS_OUTPUT = 64_000_000  # bytes; a slot is about 600
+GUARANTEED_S = 1_000_000  # longer than any drain that is undone at drain_timeout_s, or is forgotten for a week
 CHECKS = {
     DrainMode.IF_IDLE: '(State =?= "Unclaimed" || State =?= "Owner" || State =?= "Drained")',
     DrainMode.PEACEFUL: f'(State =!= "Claimed" || RetirementTimeRemaining >= {GUARANTEED_S})',
@@ -104,9 +102,7 @@ class HTCondor(BatchSystem):
         there = 'strcat(RemoteHost ?: LastRemoteHost ?: "", ",", AllRemoteHosts ?: "")'
         on_them = f'regexp("(^|@|,)({hosts})(,|$)", {there}, "i")'
         args = ("-attributes", "JobStatus,RemoteHost,LastRemoteHost,AllRemoteHosts", "-json")
-        found, failed = self._each_schedd(
-            (*args, "-constraint", f"{_any_of('JobStatus', queue.RUNNING)} && {on_them}")
-        )
+        found, failed = self._each_schedd((*args, "-constraint", f"{_any_of('JobStatus', queue.RUNNING)} && {on_them}"))
         if failed:
             raise SourceError("; ".join(failed.values()))
         for row in (row for answer in found.values() for row in answer):
@@ -217,9 +213,7 @@ class HTCondor(BatchSystem):
         if not any(map(pool.draining, slots)):
             raise SourceError(f"{worker} says that it drains already, its ad does not yet show for whom")
         if self._mark not in (seen.drained_by or ""):
-            return DrainAnswer(
-                DrainOutcome.REFUSED, f"drained by someone else ({seen.drained_by or 'no reason'})"
-            )
+            return DrainAnswer(DrainOutcome.REFUSED, f"drained by someone else ({seen.drained_by or 'no reason'})")
         if seen.jobs and mode is DrainMode.IF_IDLE:
             return DrainAnswer(DrainOutcome.BUSY, f"{seen.jobs} slots of {worker} are claimed")
         return DrainAnswer(DrainOutcome.DRAINED, "was drained by us before")
@@ -283,9 +277,7 @@ class HTCondor(BatchSystem):
         seen = sum(group.waiting + (group.running or 0) for group in jobs.groups)
         names = "Name,TotalIdleJobs,TotalRunningJobs"
         listed = self._ask("condor_status", "-schedd", "-json", "-attributes", f"MyType,{names}")
-        told = sum(
-            ads.number(row.get(n)) or 0 for row in listed for n in ("totalidlejobs", "totalrunningjobs")
-        )
+        told = sum(ads.number(row.get(n)) or 0 for row in listed for n in ("totalidlejobs", "totalrunningjobs"))
         if not seen and told and not self._constraint:
             return "warning", (
                 f"shows no job, while the schedds' ads, up to 5 minutes old, speak of {told:g}:"

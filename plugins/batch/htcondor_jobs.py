@@ -60,9 +60,7 @@ def job_groups(answers: Mapping[str, Iterable[Row]]) -> tuple[JobGroup, ...]:
 def _counts(row: Row, schedd: str) -> tuple[int, bool, bool]:
     count = row.get("jobcount")
     if isinstance(count, bool) or not isinstance(count, int) or count < 0:
-        raise SourceError(
-            f"condor_q -group-by answered a group without a JobCount (schedd {schedd or 'here'})"
-        )
+        raise SourceError(f"condor_q -group-by answered a group without a JobCount (schedd {schedd or 'here'})")
     status, universe = (
         value if isinstance(value, int) else -1 for value in (row.get("jobstatus"), row.get("jobuniverse"))
     )
@@ -167,8 +165,5 @@ def _canonical(clause: str) -> str:
 
 def hosts_of_job(row: Row) -> set[str]:
     """The machines on which the queue records a running job."""
-    named = [
-        row.get("remotehost") or row.get("lastremotehost"),
-        *str(row.get("allremotehosts") or "").split(","),
-    ]
+    named = [row.get("remotehost") or row.get("lastremotehost"), *str(row.get("allremotehosts") or "").split(",")]
     return {name.strip().rpartition("@")[2].lower() for name in named if isinstance(name, str)} - {""}

@@ -55,9 +55,7 @@ def occupied(row: Row) -> bool:
 
 def draining(row: Row) -> bool:
     """Whether this slot takes no new job because its startd drains."""
-    return (
-        row.get("draining") is True or word(row, "state") == "drained" or word(row, "activity") == "retiring"
-    )
+    return row.get("draining") is True or word(row, "state") == "drained" or word(row, "activity") == "retiring"
 
 
 def _free(row: Row) -> bool:
@@ -79,9 +77,7 @@ def worker(name: str, slots: Sequence[Row]) -> Worker:
     jobs = sum(map(occupied, slots))
     state = _state(slots, jobs)
     words = sorted({f"{row.get('state') or '?'}/{row.get('activity') or '?'}" for row in slots})
-    reasons = [
-        row["drainreason"] for row in slots if isinstance(row.get("drainreason"), str) and draining(row)
-    ]
+    reasons = [row["drainreason"] for row in slots if isinstance(row.get("drainreason"), str) and draining(row)]
     starts = [value for value in (number(row.get("jobstarts")) for row in slots) if value is not None]
     began = [value for value in (number(row.get("daemonstarttime")) for row in slots) if value]
     return Worker(

@@ -117,15 +117,11 @@ def test_four_idle_and_two_running_jobs_are_told_apart(cluster: Cluster, machine
     assert seen().state is WorkerState.BUSY and seen().job_starts == 2
 
 
-def test_what_is_measured_of_jobs_neither_splits_a_shape_nor_changes_its_key(
-    cluster: Cluster, machine: str
-) -> None:
+def test_what_is_measured_of_jobs_neither_splits_a_shape_nor_changes_its_key(cluster: Cluster, machine: str) -> None:
     default = ("request_memory =", "request_disk =", "request_cpus = 4")
     cluster.submit(1, 120, *default, "My.ImageSize = 900000", "My.DiskUsage = 40000")
     wait_for(lambda: cluster.jobs(RUNNING), 30, "a job runs")
-    cluster.submit(
-        3, 120, *default, "My.ImageSize = 1000 + 7000 * $(Process)", "My.DiskUsage = 1 + $(Process)"
-    )
+    cluster.submit(3, 120, *default, "My.ImageSize = 1000 + 7000 * $(Process)", "My.DiskUsage = 1 + $(Process)")
     first = plugin("batch.jobs()").groups
     assert [(group.waiting, group.running, group.request) for group in first] == [(3, 1, Resources(cpus=4))]
     cluster.submit(1, 120, *default, "My.ImageSize = 5")
@@ -149,9 +145,7 @@ def test_jobs_that_no_worker_runs_are_no_demand(cluster: Cluster) -> None:
     assert sorted((group.waiting, bool(group.not_eligible)) for group in groups) == [(4, True), (5, False)]
 
 
-def test_an_idle_worker_is_drained_and_takes_no_job_until_it_is_returned(
-    cluster: Cluster, machine: str
-) -> None:
+def test_an_idle_worker_is_drained_and_takes_no_job_until_it_is_returned(cluster: Cluster, machine: str) -> None:
     assert drain().outcome is DrainOutcome.DRAINED
     wait_for(lambda: seen().state is WorkerState.DRAINED, 10, "the ad shows the drain")
     assert HEAD[:16] in (seen().drained_by or "")
@@ -198,9 +192,7 @@ def test_a_drain_that_somebody_else_began_is_left_alone(cluster: Cluster, machin
     assert seen().state is WorkerState.DRAINED
 
 
-def test_with_a_token_that_may_only_read_it_may_not_drain_and_says_what_to_do(
-    machine: str, read_only: str
-) -> None:
+def test_with_a_token_that_may_only_read_it_may_not_drain_and_says_what_to_do(machine: str, read_only: str) -> None:
     answer = drain(_CONDOR_SEC_TOKEN_DIRECTORY=read_only)
     assert answer.outcome is DrainOutcome.REFUSED
     assert "docs/htcondor.md" in answer.detail
@@ -222,9 +214,7 @@ def test_jobs_of_a_machine_that_died_stay_recorded(cluster: Cluster, machine: st
         plugin(f"batch.forget({MACHINE!r})")
 
 
-def test_a_collector_that_is_away_is_unknown_and_one_that_came_back_is_young(
-    cluster: Cluster, machine: str
-) -> None:
+def test_a_collector_that_is_away_is_unknown_and_one_that_came_back_is_young(cluster: Cluster, machine: str) -> None:
     wait_for(lambda: plugin("batch.workers()").source_up_s, 30, "the collector says its age")
     htcondor.switch_collector(False)
     try:
@@ -235,7 +225,5 @@ def test_a_collector_that_is_away_is_unknown_and_one_that_came_back_is_young(
         htcondor.switch_collector(True)
     young = plugin("batch.workers()")
     assert young.source_up_s is None or young.source_up_s < 20
-    wait_for(
-        lambda: [one.name for one in plugin("batch.workers()").workers] == [MACHINE], 30, "it is known again"
-    )
+    wait_for(lambda: [one.name for one in plugin("batch.workers()").workers] == [MACHINE], 30, "it is known again")
     assert plugin("batch.workers()").source_up_s < 60

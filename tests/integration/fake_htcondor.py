@@ -60,18 +60,11 @@ class FakePool:
         lines = log.read_text().splitlines() if log.exists() else []
         return [argv[1:] for argv in map(json.loads, lines) if argv[0] == tool]
 
-    def submit(
-        self, count: int = 1, status: int = 1, host: str = "", schedd: str = "head", **ad: Any
-    ) -> None:
+    def submit(self, count: int = 1, status: int = 1, host: str = "", schedd: str = "head", **ad: Any) -> None:
         """Put jobs of a user (not of the one who asks) into a queue."""
         state = self.load()
         for _ in range(count):
-            job = {
-                "JobStatus": status,
-                "JobUniverse": 5,
-                "RequestCpus": 1,
-                "RequestMemory": MEMORY_BY_DEFAULT,
-            }
+            job = {"JobStatus": status, "JobUniverse": 5, "RequestCpus": 1, "RequestMemory": MEMORY_BY_DEFAULT}
             job.update({"RequestDisk": "/Expr(DiskUsage)/", "Requirements": REQUIREMENTS, **ad})
             state["jobs"].append({"schedd": schedd, "owner": "somebody", "host": host, "ad": job})
         self.save()
@@ -164,20 +157,14 @@ class Command:
         if what == "fail-with-rows":
             print('[{"JobCount": 5, "JobStatus": 1, "JobUniverse": 5}]')
         if what in ("fail", "fail-with-rows"):
-            print(
-                "\n-- Failed to fetch ads from: <10.0.0.1:9618> : head\nSECMAN:2007:Failed to end",
-                file=sys.stderr,
-            )
+            print("\n-- Failed to fetch ads from: <10.0.0.1:9618> : head\nSECMAN:2007:Failed to end", file=sys.stderr)
             sys.exit(1)
         raise AssertionError(what)
 
     def show(self, rows: list[dict[str, Any]]) -> int:
         """As HTCondor prints a list: nothing at all if there is nothing; bytes above 0x7f as they are."""
         wanted = {name.lower() for name in self.value("-attributes").split(",")}
-        rows = [
-            {n: v for n, v in row.items() if n.lower() in wanted or n in ("JobCount", "JobIds")}
-            for row in rows
-        ]
+        rows = [{n: v for n, v in row.items() if n.lower() in wanted or n in ("JobCount", "JobIds")} for row in rows]
         if any(rows):
             text = json.dumps([row for row in rows if row], ensure_ascii=False).replace("/Expr(", "\\/Expr(")
             sys.stdout.buffer.write(text.replace(")/", ")\\/").encode("utf-8", errors="surrogateescape"))
@@ -186,10 +173,7 @@ class Command:
     def condor_q(self) -> int:
         schedd = self.value("-name") or "head"
         if schedd in self.state["dead"] or schedd not in self.state["schedds"]:
-            print(
-                f"\n-- Failed to fetch ads from: <10.0.0.9:9618> : {schedd}\nCEDAR:6001:Failed",
-                file=sys.stderr,
-            )
+            print(f"\n-- Failed to fetch ads from: <10.0.0.9:9618> : {schedd}\nCEDAR:6001:Failed", file=sys.stderr)
             return 1
         everyone = "-allusers" in self.args
         jobs = [j for j in self.state["jobs"] if j["schedd"] == schedd and (everyone or j["owner"] == "me")]
@@ -224,9 +208,7 @@ class Command:
         common["MyAddress"] = f"<{worker['address']}:9618?addrs={worker['address']}-9618&alias={name}>"
         if drain is not None:
             common.update({"Draining": True, "DrainReason": drain} if drain else {"Draining": True})
-        rows = [
-            {**common, "Name": f"slot1@{name}", "SlotType": "Partitionable", "TotalSlotCpus": worker["cpus"]}
-        ]
+        rows = [{**common, "Name": f"slot1@{name}", "SlotType": "Partitionable", "TotalSlotCpus": worker["cpus"]}]
         rows[0].update({"State": "Unclaimed" if drain is None else "Drained", "Activity": "Idle"})
         rows[0].update({"Cpus": worker["cpus"] - sum(worker["slots"]), "Memory": worker["memory"]})
         rows[0]["TotalSlotMemory"] = worker["memory"]
@@ -244,9 +226,7 @@ class Command:
             return self.refuse(f"ERROR: Can't find address for startd {name}")
         sent = "Attempt to send DRAIN_JOBS to startd <10.0.0.1:9618> failed\n"
         if not self.state["may_drain"]:
-            user = (
-                'SECMAN: FAILED: Received "DENIED" from server for user elastiq@pool using method IDTOKENS.\n'
-            )
+            user = 'SECMAN: FAILED: Received "DENIED" from server for user elastiq@pool using method IDTOKENS.\n'
             return self.refuse(f"{user}{sent}Failed to start DRAIN_JOBS command to slot1@{name}")
         failure = f"{sent}Received failure from slot1@{name} in response to DRAIN_JOBS request: error code"
         if "-cancel" in self.args:

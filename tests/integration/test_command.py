@@ -67,9 +67,7 @@ def test_arguments_reach_the_child_as_they_are_without_a_shell() -> None:
 
 
 def test_input_is_given_and_else_empty() -> None:
-    assert (
-        command.run(["cat"], timeout_s=10, stdin=b"x" * command.MAX_INPUT).stdout == b"x" * command.MAX_INPUT
-    )
+    assert command.run(["cat"], timeout_s=10, stdin=b"x" * command.MAX_INPUT).stdout == b"x" * command.MAX_INPUT
     assert command.run(["cat"], timeout_s=10).stdout == b""
 
 
@@ -86,9 +84,7 @@ def test_a_child_that_is_ended_by_a_signal_has_a_negative_code() -> None:
     assert command.run(["sh", "-c", "kill -TERM $$"], timeout_s=10).returncode == -15
 
 
-@pytest.mark.parametrize(
-    "name", ["no-such-command-elastiq", "/no/such/file", "/etc/passwd/x", "/etc/passwd", "/"]
-)
+@pytest.mark.parametrize("name", ["no-such-command-elastiq", "/no/such/file", "/etc/passwd/x", "/etc/passwd", "/"])
 def test_what_cannot_be_executed_is_not_found(name: str) -> None:
     before = open_files()
     with pytest.raises(command.CommandNotFound, match="cannot be executed") as caught:
@@ -107,9 +103,7 @@ def test_a_hung_child_is_killed_at_the_deadline() -> None:
 def test_a_child_that_ignores_sigterm_is_killed_too(tmp_path: Path) -> None:
     pid = tmp_path / "pid"
     with pytest.raises(command.CommandTimeout):
-        command.run(
-            ["sh", "-c", f"trap '' TERM HUP INT; echo $$ > {pid}; while :; do sleep 1; done"], timeout_s=0.5
-        )
+        command.run(["sh", "-c", f"trap '' TERM HUP INT; echo $$ > {pid}; while :; do sleep 1; done"], timeout_s=0.5)
     until(lambda: not alive(pid_in(pid)), "the child is gone")
 
 
@@ -139,9 +133,7 @@ def test_a_grandchild_in_a_session_of_its_own_that_holds_the_pipe_is_abandoned(
     tmp_path: Path, child_waits: bool
 ) -> None:
     pid = tmp_path / "pid"
-    script = (
-        f"setsid sh -c 'echo $$ > {pid}; exec sleep 300' & echo x; until [ -s {pid} ]; do sleep 0.01; done; "
-    )
+    script = f"setsid sh -c 'echo $$ > {pid}; exec sleep 300' & echo x; until [ -s {pid} ]; do sleep 0.01; done; "
     before = open_files()
     began = time.monotonic()
     try:
@@ -232,9 +224,7 @@ def test_kill_all_in_any_moment_leaves_no_command_running(tmp_path: Path) -> Non
     marker = f"300.{os.getpid()}"
 
     def sleepers() -> list[str]:
-        shown = subprocess.run(
-            ["pgrep", "-f", f"^sleep {marker}"], capture_output=True, text=True, check=False
-        )
+        shown = subprocess.run(["pgrep", "-f", f"^sleep {marker}"], capture_output=True, text=True, check=False)
         return shown.stdout.split()
 
     def loop() -> None:
@@ -294,8 +284,6 @@ def test_the_text_of_an_error_is_one_short_line() -> None:
 
 
 def test_a_complaint_is_one_printable_line() -> None:
-    said = command.run(
-        ["sh", "-c", r"printf '\n-- Failed:\n\033[31mred\tand \377 bytes\n' >&2"], timeout_s=10
-    )
+    said = command.run(["sh", "-c", r"printf '\n-- Failed:\n\033[31mred\tand \377 bytes\n' >&2"], timeout_s=10)
     assert said.complaint == "-- Failed: [31mred and \ufffd bytes"
     assert command.run(["sh", "-c", "exit 4"], timeout_s=10).complaint == "exit code 4"

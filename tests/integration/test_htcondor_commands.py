@@ -61,9 +61,7 @@ CALLS: dict[str, Callable[[HTCondor], Any]] = {
 
 @pytest.mark.parametrize("what", ["fail", "fail-with-rows"])
 @pytest.mark.parametrize("call", CALLS)
-def test_an_exit_code_that_is_not_zero_is_unknown_whatever_was_printed(
-    pool: FakePool, call: str, what: str
-) -> None:
+def test_an_exit_code_that_is_not_zero_is_unknown_whatever_was_printed(pool: FakePool, call: str, what: str) -> None:
     pool.add_worker("w1", "10.0.0.1")
     pool.once(call, what)
     with pytest.raises(SourceError, match=r"Failed to (fetch|end)") as caught:
@@ -115,9 +113,7 @@ def test_nothing_printed_at_exit_code_zero_is_an_empty_queue_and_an_empty_pool(p
     assert plugin().jobs().groups == ()
     pool.once("workers", "silent")
     answer = plugin().workers()
-    assert (answer.workers, answer.source_up_s) == ((), 0.0), (
-        "not even the collector itself: it has just begun"
-    )
+    assert (answer.workers, answer.source_up_s) == ((), 0.0), "not even the collector itself: it has just begun"
 
 
 def test_the_jobs_of_all_users_are_seen(pool: FakePool) -> None:
@@ -195,15 +191,11 @@ def test_many_dead_schedds_cost_one_time_out(pool: FakePool) -> None:
 
 
 def test_the_attributes_of_a_constraint_are_grouped_by(pool: FakePool) -> None:
-    constraint = (
-        'MY.AcctGroup == "a(b) Owner" && regexp("^x", Owner) && TARGET.Foo =!= undefined && JobPrio > 3'
-    )
+    constraint = 'MY.AcctGroup == "a(b) Owner" && regexp("^x", Owner) && TARGET.Foo =!= undefined && JobPrio > 3'
     plugin(constraint=constraint).jobs()
     (argv,) = pool.calls("condor_q")
     grouped = argv[argv.index("-attributes") + 1].split(",")
-    assert {"JobStatus", "JobUniverse", "RoutedToJobId", "AcctGroup", "Owner", "Foo", "JobPrio"} <= set(
-        grouped
-    )
+    assert {"JobStatus", "JobUniverse", "RoutedToJobId", "AcctGroup", "Owner", "Foo", "JobPrio"} <= set(grouped)
     assert not {"x", "a", "b", "regexp", "undefined"} & set(grouped)
     assert argv[argv.index("-constraint") + 1].endswith(f"&& ({constraint})")
 
@@ -370,12 +362,7 @@ def test_an_old_condor_drain_that_knows_no_reason_still_drains(pool: FakePool) -
 
 def test_a_machine_with_two_startds_is_drained_whole_or_not_at_all(pool: FakePool) -> None:
     rows = [
-        {
-            "Name": f"slot1@{startd}@w6",
-            "MyAddress": f"<10.0.0.6:{port}>",
-            "State": "Unclaimed",
-            "Activity": "Idle",
-        }
+        {"Name": f"slot1@{startd}@w6", "MyAddress": f"<10.0.0.6:{port}>", "State": "Unclaimed", "Activity": "Idle"}
         for startd, port in (("a", 1), ("b", 2))
     ]
     shown = json.dumps([{"MyType": "Machine", "Machine": "w6", **row} for row in rows])

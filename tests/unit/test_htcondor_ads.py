@@ -114,9 +114,7 @@ def test_what_is_no_list_of_ads_is_unknown_in_one_line(text: str) -> None:
 
 
 def test_names_of_attributes_are_case_insensitive() -> None:
-    (group,) = groups(
-        {"jobcount": 2, "JOBSTATUS": 1, "jobuniverse": 5, "requestCPUs": 4, "JobIds": "1.0 1.1"}
-    )
+    (group,) = groups({"jobcount": 2, "JOBSTATUS": 1, "jobuniverse": 5, "requestCPUs": 4, "JobIds": "1.0 1.1"})
     assert (group.request.cpus, group.waiting, group.sample_job) == (4, 2, "1.0")
 
 
@@ -173,16 +171,12 @@ def test_memory_that_cannot_be_known_is_unsaid(memory: Any, counted: Optional[fl
     assert one(RequestMemory=memory).request.memory_mb == counted
 
 
-@pytest.mark.parametrize(
-    ("disk", "mb"), [(1024, 1), (1536, 1.5), (expr("DiskUsage"), None), (-3, None), (None, None)]
-)
+@pytest.mark.parametrize(("disk", "mb"), [(1024, 1), (1536, 1.5), (expr("DiskUsage"), None), (-3, None), (None, None)])
 def test_disk_is_kb_in_the_ad_and_mb_here(disk: Any, mb: Optional[float]) -> None:
     assert one(RequestDisk=disk).request.disk_mb == mb
 
 
-@pytest.mark.parametrize(
-    ("gpus", "counted"), [(1, 1), (None, None), (..., None), (0, None), (expr("x"), None)]
-)
+@pytest.mark.parametrize(("gpus", "counted"), [(1, 1), (None, None), (..., None), (0, None), (expr("x"), None)])
 def test_gpus_are_said_only_if_asked_for(gpus: Any, counted: Optional[float]) -> None:
     assert one(RequestGPUs=gpus).request.gpus == counted
 
@@ -274,10 +268,7 @@ def test_requirements_that_are_false_are_not_eligible() -> None:
         ('(TARGET.Arch == "X86_64") && (TARGET.HasFileTransfer)', ""),
         ("true", ""),
         (f"(TARGET.HasFoo is true) && {DEFAULTS}", "(TARGET.HasFoo is true)"),
-        (
-            f'(regexp("a,b && c",TARGET.Machine) || X > 3) && {DEFAULTS}',
-            '(regexp("a,b && c",TARGET.Machine) || X > 3)',
-        ),
+        (f'(regexp("a,b && c",TARGET.Machine) || X > 3) && {DEFAULTS}', '(regexp("a,b && c",TARGET.Machine) || X > 3)'),
         (f'(Foo == "quo\\"te && (") && {DEFAULTS}', '(Foo == "quo\\"te && (")'),
         (f"('odd && name' > 1) && {DEFAULTS}", "('odd && name' > 1)"),
         (DEFAULTS.replace("X86_64", "aarch64"), '(TARGET.Arch == "aarch64")'),  # asked for on purpose
@@ -290,9 +281,7 @@ def test_requirements_that_are_false_are_not_eligible() -> None:
         ("A && && B", None),
     ],
 )
-def test_default_clauses_are_taken_out_of_requirements_and_nothing_else(
-    text: str, left: Optional[str]
-) -> None:
+def test_default_clauses_are_taken_out_of_requirements_and_nothing_else(text: str, left: Optional[str]) -> None:
     if left is None:
         left = text
     assert htcondor_jobs.requirements(expr(text)) == left
@@ -525,9 +514,7 @@ def test_the_start_of_the_youngest_ad_counts() -> None:
         ({}, None),
     ],
 )
-def test_the_instance_id_is_what_the_worker_publishes(
-    attributes: dict[str, Any], found: Optional[str]
-) -> None:
+def test_the_instance_id_is_what_the_worker_publishes(attributes: dict[str, Any], found: Optional[str]) -> None:
     assert the_worker(pslot(**attributes), dslot()).instance_id == found
 
 
@@ -548,11 +535,7 @@ def test_slots_that_disagree_on_the_instance_say_none() -> None:
             "<54.1.2.3:9618?PrivAddr=%3c10.0.0.7:9618%3faddrs%3d10.0.0.7-9618%3e&PrivNet=cloud&noUDP>",
             {"54.1.2.3", "10.0.0.7"},
         ),
-        (
-            "w1",
-            "<10.0.0.7:9618?CCBID=10.9.9.9:9618%3faddrs%3d10.9.9.9-9618#5&addrs=10.0.0.7-9618>",
-            {"10.0.0.7"},
-        ),
+        ("w1", "<10.0.0.7:9618?CCBID=10.9.9.9:9618%3faddrs%3d10.9.9.9-9618#5&addrs=10.0.0.7-9618>", {"10.0.0.7"}),
         ("w1", "<127.0.0.1:9618?addrs=127.0.0.1-9618+[::1]-9618+[fe80::1]-9618>", set()),
         ("10-0-0-9.example.org", None, {"10.0.0.9"}),
         ("ip-10-0-0-9.ec2.internal", None, {"10.0.0.9"}),
