@@ -18,7 +18,7 @@ import subprocess
 import threading
 import time
 from dataclasses import dataclass
-from typing import Mapping, Optional, Sequence
+from typing import Sequence
 
 MAX_OUTPUT = 16_000_000  # bytes of stdout, and of stderr
 MAX_INPUT = 65_536  # bytes: what a pipe holds on Linux (pipe(7)), so that writing them never blocks
@@ -55,7 +55,6 @@ class CommandInterrupted(CommandError):
 class CommandResult:
     """What a command left behind when it ended by itself; ``returncode`` is -N if signal N ended it."""
 
-    argv: tuple[str, ...]
     returncode: int
     stdout: bytes
     stderr: bytes
@@ -74,20 +73,11 @@ class CommandResult:
         return (line if len(line) <= 300 else line[:297] + "...") or f"exit code {self.returncode}"
 
 
-_lock = threading.RLock()
-_running: set[subprocess.Popen[bytes]] = set()
-_interrupted: set[subprocess.Popen[bytes]] = set()
-_stopped = False
+Child = subprocess.Popen[bytes]
+_stopping = threading.Event()
 
 
-def run(
-    argv: Sequence[str],
-    *,
-    timeout_s: float,
-    max_output: int = MAX_OUTPUT,
-    env: Optional[Mapping[str, str]] = None,
-    stdin: bytes = b"",
-) -> CommandResult:
+def run(argv: Sequence[str], *, timeout_s: float, max_output: int = MAX_OUTPUT, stdin: bytes = b"") -> CommandResult:
     """Run a command to its end; any exit code is a result. Raises a `CommandError` if it has none.
 
     ``timeout_s`` counts from the start, ``max_output`` (bytes) for each of stdout and stderr; ``stdin`` is
@@ -95,83 +85,52 @@ def run(
     """
     if len(stdin) > MAX_INPUT:
         raise CommandError(argv, f"input of more than {MAX_INPUT:,} bytes")
+    if _stopping.is_set():
+        raise CommandInterrupted(argv, "not started, commands are being stopped")
     began = time.monotonic()
-    with contextlib.ExitStack() as ours:
-        child, out, err = _start(argv, stdin, env, ours)
-        read = {out: bytearray(), err: bytearray()}
-        try:
-            _collect(child, argv, read, max_output, began, timeout_s)
-        finally:
-            _end(child)
-    stdout, stderr = bytes(read[out]), bytes(read[err])
-    return CommandResult(tuple(argv), child.returncode, stdout, stderr, time.monotonic() - began)
-
-
-def kill_all() -> None:
-    """End every running command at once, and let none start until `reset`. Any thread may call."""
-    global _stopped
-    with _lock:
-        _stopped = True
-        _interrupted.update(_running)
-        for child in _running:
-            _kill_group(child)
-
-
-def reset() -> None:
-    """Let commands run again after `kill_all`."""
-    global _stopped
-    with _lock:
-        _stopped = False
-
-
-def _start(
-    argv: Sequence[str], stdin: bytes, env: Optional[Mapping[str, str]], ours: contextlib.ExitStack
-) -> tuple[subprocess.Popen[bytes], int, int]:
-    """The child and the ends of its stdout and stderr that we read, closed by ``ours``."""
-    with _lock:
-        if _stopped:
-            raise CommandInterrupted(argv, "not started, commands are being stopped")
+    pipe = subprocess.PIPE
     try:
-        with contextlib.ExitStack() as theirs:
-            out_read, out_write = _pipe(ours, theirs)
-            err_read, err_write = _pipe(ours, theirs)
-            in_read, in_write = _pipe(theirs, theirs)
-            os.write(in_write, stdin)
-            child = subprocess.Popen(
-                list(argv), stdin=in_read, stdout=out_write, stderr=err_write, env=env, start_new_session=True
-            )
+        child = subprocess.Popen(argv, 0, stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True)
     except (FileNotFoundError, NotADirectoryError, PermissionError) as error:
         raise CommandNotFound(argv, f"cannot be executed: {error.strerror}") from None
     except OSError as error:
         raise CommandError(argv, f"could not be started: {error.strerror}") from None
-    with _lock:
-        _running.add(child)
-        if _stopped:  # kill_all came in between
-            _interrupted.add(child)
-            _kill_group(child)
-    return child, out_read, err_read
+    assert child.stdin and child.stdout and child.stderr
+    read = {child.stdout.fileno(): bytearray(), child.stderr.fileno(): bytearray()}
+    with child.stdout, child.stderr:
+        try:
+            with contextlib.suppress(BrokenPipeError), child.stdin:  # it need not read it
+                child.stdin.write(stdin)
+            _collect(child, argv, read, max_output, began, timeout_s)
+        finally:
+            # The group's number is the child's. After the child was reaped it stays taken while the group has a
+            # member; else it is free, but the kernel hands it out again only after all other numbers.
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(child.pid, signal.SIGKILL)
+            _ended(child, REAP_S)  # else `subprocess` itself tries again later
+    out, err = map(bytes, read.values())
+    return CommandResult(child.returncode, out, err, time.monotonic() - began)
 
 
-def _pipe(reader: contextlib.ExitStack, writer: contextlib.ExitStack) -> tuple[int, int]:
-    read_end, write_end = os.pipe()
-    reader.callback(os.close, read_end)
-    writer.callback(os.close, write_end)
-    return read_end, write_end
+def kill_all() -> None:
+    """End every running command at once (each within `SLICE_S`), and let none start until `reset`. Any thread
+    may call."""
+    _stopping.set()
+
+
+def reset() -> None:
+    """Let commands run again after `kill_all`."""
+    _stopping.clear()
 
 
 def _collect(
-    child: subprocess.Popen[bytes],
-    argv: Sequence[str],
-    read: dict[int, bytearray],
-    max_output: int,
-    began: float,
-    timeout_s: float,
+    child: Child, argv: Sequence[str], read: dict[int, bytearray], max_output: int, began: float, timeout_s: float
 ) -> None:
     """Read until the child has ended and its pipes hold nothing, or raise the error that says why not."""
     poll = select.poll()
     for fd in read:
         poll.register(fd, select.POLLIN)
-    open_pipes = set(read)
+    open_pipes = len(read)
     while True:
         remaining = began + timeout_s - time.monotonic()
         wait_s = max(0.0, min(SLICE_S, remaining))
@@ -182,8 +141,8 @@ def _collect(
             read[fd] += chunk
             if not chunk:
                 poll.unregister(fd)
-                open_pipes.discard(fd)
-        if child in _interrupted:
+                open_pipes -= 1
+        if _stopping.is_set():
             raise CommandInterrupted(argv, "ended, commands are being stopped")
         if any(len(data) > max_output for data in read.values()):
             raise CommandTooMuchOutput(argv, f"wrote more than {max_output:,} bytes, killed")
@@ -193,25 +152,9 @@ def _collect(
             raise CommandTimeout(argv, f"did not end within {timeout_s:g} s, killed")
 
 
-def _ended(child: subprocess.Popen[bytes], wait_s: float) -> bool:
+def _ended(child: Child, wait_s: float) -> bool:
     try:
-        child.communicate(timeout=wait_s)
+        child.wait(wait_s)
     except subprocess.TimeoutExpired:
         return False
     return True
-
-
-def _end(child: subprocess.Popen[bytes]) -> None:
-    """Kill what is left of the group, and reap the child."""
-    _kill_group(child)
-    _ended(child, REAP_S)  # else `subprocess` itself tries again later
-    with _lock:
-        _running.discard(child)
-        _interrupted.discard(child)
-
-
-def _kill_group(child: subprocess.Popen[bytes]) -> None:
-    # The group's number is the child's. After the child was reaped it stays taken while the group has a
-    # member; else it is free, but the kernel hands it out again only after all other numbers.
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(child.pid, signal.SIGKILL)

@@ -13,7 +13,6 @@ import json
 import logging
 import os
 import socket
-import stat
 import struct
 import threading
 import time
@@ -52,11 +51,8 @@ class ControlServer:
     def __init__(
         self, path: Path, status: Callable[[], Answer], command: Callable[[str, Answer], Future[Answer]]
     ) -> None:
-        self._path = path
-        self._status = status
-        self._command = command
+        self._path, self._status, self._command = path, status, command
         self._lock = threading.Lock()
-        self._open: set[socket.socket] = set()
         self._idle: dict[socket.socket, None] = {}  # not waiting for a command, the longest idle first
         self._closed = False
         self._listener = _listen(path)
@@ -68,7 +64,7 @@ class ControlServer:
         with contextlib.suppress(OSError):
             self._path.unlink()
         with contextlib.suppress(OSError):
-            self._listener.shutdown(socket.SHUT_RDWR)
+            self._listener.shutdown(socket.SHUT_RDWR)  # wakes the thread that accepts
         self._listener.close()
 
     def _accept(self) -> None:
@@ -80,56 +76,31 @@ class ControlServer:
                     log.warning("control socket: cannot accept: %s", error)
                     time.sleep(1.0)  # out of descriptors: do not spin
                 continue
-            self._make_room()
             with self._lock:
-                self._open.add(client)
-            threading.Thread(target=self._serve, args=(client,), name="elastiq client", daemon=True).start()
-
-    def _make_room(self) -> None:
-        """Wait until there is room for one more client, dropping the one that has been idle for longest."""
-        while True:
-            with self._lock:
-                if len(self._open) < CLIENTS or self._closed:
-                    return
-                for idle in self._idle:
+                while len(self._idle) >= CLIENTS:
+                    longest = next(iter(self._idle))
+                    del self._idle[longest]
                     with contextlib.suppress(OSError):
-                        idle.shutdown(socket.SHUT_RDWR)
-                    break
-            time.sleep(0.01)
+                        longest.shutdown(socket.SHUT_RDWR)  # its own thread closes it
+                self._idle[client] = None
+            threading.Thread(target=self._serve, args=(client,), name="elastiq client", daemon=True).start()
 
     def _serve(self, client: socket.socket) -> None:
         try:
             _, uid, _ = struct.unpack("3i", client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
-            for request in self._requests(client):
+            for request in _requests(client):
                 answer = self._answer(request, uid, client)
+                with self._lock:
+                    self._idle.pop(client, None)
+                    self._idle[client] = None
                 client.settimeout(REQUEST_S)
                 client.sendall(json.dumps(answer, separators=(",", ":")).encode() + b"\n")
         except OSError:
             pass  # it went away, or was too slow: its own affair
         finally:
             with self._lock:
-                self._open.discard(client)
                 self._idle.pop(client, None)
             client.close()
-
-    def _requests(self, client: socket.socket) -> Iterator[bytes]:
-        """The lines that a client sends, until it closes or sends none in time. A line that is too long
-        is cut, so that it is answered as malformed, and is the last one."""
-        rest = b""
-        while len(rest) <= MAX_REQUEST:
-            with self._lock:
-                self._idle.pop(client, None)
-                self._idle[client] = None
-            end = time.monotonic() + REQUEST_S
-            while b"\n" not in rest and len(rest) <= MAX_REQUEST:
-                client.settimeout(max(0.001, end - time.monotonic()))
-                received = client.recv(8192)
-                if not received:
-                    return
-                rest += received
-            line, found, after = rest.partition(b"\n")
-            yield line if found else rest
-            rest = after if found else rest
 
     def _answer(self, line: bytes, uid: int, client: socket.socket) -> dict[str, Any]:
         try:
@@ -146,51 +117,60 @@ class ControlServer:
             return {"pid": os.getpid(), "status": self._status()}
         if uid not in (0, os.geteuid()):
             raise Refused("denied", f"`{verb}` is only for root and for the user that elastiq runs as")
+        log.info("control socket: %s asked by user id %d", verb, uid)
         with self._lock:
             self._idle.pop(client, None)
-        log.info("control socket: %s asked by user id %d", verb, uid)
         try:
             return {"result": self._command(verb, args).result(COMMAND_S)}
         except FutureTimeout:
-            raise Refused(
-                "timeout", f"`{verb}` was handed over, but was not done in {COMMAND_S:g} s"
-            ) from None
+            raise Refused("timeout", f"`{verb}` was handed over, but was not done in {COMMAND_S:g} s") from None
+
+
+def _requests(client: socket.socket) -> Iterator[bytes]:
+    """The lines that a client sends, until it closes or sends none in time. A line that is too long is cut,
+    so that it is answered as malformed, and is the last one."""
+    line, found, rest = b"", b"\n", b""
+    while found and len(line) <= MAX_REQUEST:
+        end = time.monotonic() + REQUEST_S
+        while b"\n" not in rest and len(rest) <= MAX_REQUEST:
+            client.settimeout(max(0.001, end - time.monotonic()))
+            received = client.recv(8192)
+            if not received:
+                return
+            rest += received
+        line, found, rest = rest.partition(b"\n")
+        yield line
 
 
 def _parse(line: bytes) -> tuple[str, Answer]:
-    if len(line) > MAX_REQUEST:
-        raise Refused("malformed", f"a request is one line of at most {MAX_REQUEST} bytes")
     try:
-        request = json.loads(line)
+        request: Any = json.loads(line) if len(line) <= MAX_REQUEST else None
     except (ValueError, RecursionError):
-        raise Refused("malformed", "a request is one JSON object on one line") from None
-    if not isinstance(request, dict) or not isinstance(request.get("verb"), str):
-        raise Refused("malformed", 'a request is a JSON object with "v" and "verb"')
+        request = None
+    args = request.get("args", {}) if isinstance(request, dict) else None
+    if not isinstance(args, dict) or not isinstance(request.get("verb"), str):
+        form = '{"v": ..., "verb": "...", "args": {...}}'
+        raise Refused("malformed", f"a request is one JSON object on a line of at most {MAX_REQUEST} bytes: {form}")
     if request.get("v") != VERSION:
         raise Refused("version", f"this elastiq speaks version {VERSION} of the control protocol")
-    args = request.get("args", {})
-    if not isinstance(args, dict):
-        raise Refused("malformed", '"args" is a JSON object')
     return request["verb"], args
 
 
 def _listen(path: Path) -> socket.socket:
     """A listening socket of mode 0660; a socket file that a killed daemon left is replaced."""
-    with contextlib.suppress(FileNotFoundError):
-        if not stat.S_ISSOCK(path.lstat().st_mode):
-            raise FileExistsError(errno.EEXIST, "something that is no socket is in the way", str(path))
+    if path.is_socket():
         path.unlink()
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
-    before = os.umask(0o117)
+    elif path.exists():
+        raise FileExistsError(errno.EEXIST, "something that is no socket is in the way", str(path))
+    listener = socket.socket(socket.AF_UNIX)
     try:
         with address(path) as name:
             listener.bind(name)
+        path.chmod(0o660)  # nobody can connect before `listen`
         listener.listen(64)
     except OSError as error:
         listener.close()
         raise OSError(error.errno, error.strerror, str(path)) from None
-    finally:
-        os.umask(before)
     return listener
 
 

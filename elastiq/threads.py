@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import deque
-from typing import Any, Callable, TypeVar
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Callable, Optional, TypeVar
 
-from elastiq.events import EventQueue
+from elastiq.events import EventQueue, Timer
 from elastiq.executor import DeadlineError, Outcome
 
 T = TypeVar("T")
@@ -17,20 +19,25 @@ ACTS_AT_ONCE = 8
 ABANDONED_AT_MOST = 8
 
 
+@dataclass(eq=False)
 class Call:
     """One call and where it queues: a lane is a source's reads or its acts."""
 
-    def __init__(
-        self,
-        source: str,
-        key: str,
-        call: Callable[[], Any],
-        done: Callable[[Outcome[Any]], None],
-        deadline_s: float,
-    ) -> None:
-        self.source, self.key, self.call, self.done, self.deadline_s = source, key, call, done, deadline_s
-        self.began = 0.0
-        self.reported = False
+    lane: str
+    key: str
+    work: Callable[[], Any]
+    done: Callable[[Outcome[Any]], None]
+    deadline_s: float
+    began: float = 0.0
+    timer: Timer = field(init=False)
+    thread: threading.Thread = field(init=False)
+
+    def result(self) -> tuple[Any, Optional[BaseException]]:
+        """Make it: what it returned, or the error that it raised."""
+        try:
+            return self.work(), None
+        except BaseException as error:  # noqa: BLE001 - sys.exit() too: it is the caller's, in the Outcome
+            return None, error
 
 
 class ThreadExecutor:
@@ -38,104 +45,84 @@ class ThreadExecutor:
 
     def __init__(self, events: EventQueue) -> None:
         self._events = events
-        self._waiting: dict[str, deque[Call]] = {}
-        self._running: dict[str, list[Call]] = {}
-        self._abandoned: dict[str, int] = {}
+        self._waiting: defaultdict[str, list[Call]] = defaultdict(list)
+        self._running: defaultdict[str, list[Call]] = defaultdict(list)
+        self._abandoned: Counter[str] = Counter()
         self._closed = False
 
-    def read(
-        self, source: str, call: Callable[[], T], done: Callable[[Outcome[T]], None], deadline_s: float
-    ) -> bool:
+    def read(self, source: str, call: Callable[[], T], done: Callable[[Outcome[T]], None], deadline_s: float) -> bool:
         lane = f"read {source}"
-        if self._closed or self._running.get(lane) or self._abandoned.get(lane, 0) >= ABANDONED_AT_MOST:
+        if self._closed or self._running[lane] or self._abandoned[lane] >= ABANDONED_AT_MOST:
             return False
         self._start(Call(lane, "", call, done, deadline_s))
         return True
 
     def act(
-        self,
-        source: str,
-        node: str,
-        call: Callable[[], T],
-        done: Callable[[Outcome[T]], None],
-        deadline_s: float,
+        self, source: str, node: str, call: Callable[[], T], done: Callable[[Outcome[T]], None], deadline_s: float
     ) -> None:
-        if self._closed:
-            return
         lane = f"act {source}"
-        self._waiting.setdefault(lane, deque()).append(Call(lane, node, call, done, deadline_s))
-        self._pump(lane)
+        if not self._closed:
+            self._waiting[lane].append(Call(lane, node, call, done, deadline_s))
+            self._pump(lane)
 
     def in_flight(self) -> int:
-        return sum(len(calls) for calls in self._running.values())
+        return sum(map(len, self._running.values()))
 
     def close(self, wait_s: float) -> None:
-        """Take no more calls and drop those that were not started; wait for the running ones.
-
-        Their results are still posted, but only an event queue that runs would deliver them.
-        """
+        """Take no more calls and drop those that were not started; wait for the running ones, whose results
+        nobody hears any more."""
         self._closed = True
         self._waiting.clear()
         end = time.monotonic() + wait_s
-        while any(not call.reported for calls in self._running.values() for call in calls):
-            if time.monotonic() >= end:
-                return
-            time.sleep(0.02)
+        for call in (call for calls in self._running.values() for call in calls):
+            if call.thread.is_alive():
+                call.thread.join(max(0.0, end - time.monotonic()))
 
     def _pump(self, lane: str) -> None:
         """Start what may start: in order for each node, so many at once for the source."""
-        running = self._running.setdefault(lane, [])
+        running = self._running[lane]
         busy = {call.key for call in running}
-        waiting = self._waiting.get(lane, deque())
-        later: deque[Call] = deque()
-        while waiting and len(running) < ACTS_AT_ONCE and self._abandoned.get(lane, 0) < ABANDONED_AT_MOST:
-            call = waiting.popleft()
-            if call.key in busy:
-                later.append(call)
-            else:
+        for call in list(self._waiting[lane]):
+            if len(running) >= ACTS_AT_ONCE or self._abandoned[lane] >= ABANDONED_AT_MOST:
+                return
+            if call.key not in busy:
                 busy.add(call.key)
+                self._waiting[lane].remove(call)
                 self._start(call)
-        waiting.extendleft(reversed(later))
 
     def _start(self, call: Call) -> None:
-        self._running.setdefault(call.source, []).append(call)
+        self._running[call.lane].append(call)
         call.began = self._events.clock.monotonic()
-        timer = self._events.after(call.deadline_s, lambda: self._give_up(call))
+        call.timer = self._events.after(call.deadline_s, partial(self._give_up, call))
+        self._send(call)
 
-        def finish(value: Any, error: Any) -> None:
-            timer.cancel()
-            self._finish(call, value, error)
+    def _send(self, call: Call) -> None:
+        """Make the call elsewhere, and have `_finish` run here with its result."""
 
         def work() -> None:
-            value, error = None, None
-            try:
-                value = call.call()
-            except Exception as exc:  # noqa: BLE001 - it belongs to the caller and travels in the Outcome
-                error = exc
-            call.reported = True
-            self._events.post(lambda: finish(value, error))
+            value, error = call.result()
+            self._events.post(lambda: self._finish(call, value, error))
 
-        threading.Thread(target=work, name=f"elastiq {call.source}", daemon=True).start()
+        call.thread = threading.Thread(target=work, name=f"elastiq {call.lane}", daemon=True)
+        try:
+            call.thread.start()
+        except RuntimeError as error:  # the system has no thread left: nothing was called
+            self._events.post(partial(self._finish, call, None, error))
 
     def _give_up(self, call: Call) -> None:
-        if call not in self._running.get(call.source, []):
-            return
-        self._running[call.source].remove(call)
-        self._abandoned[call.source] = self._abandoned.get(call.source, 0) + 1
-        error = DeadlineError(f"no answer within {call.deadline_s:g} s")
-        try:
-            call.done(Outcome(call.began, self._events.clock.monotonic(), None, error))
-        finally:
-            self._pump(call.source)
+        if not self._closed:
+            self._abandoned[call.lane] += 1
+            self._finish(call, None, DeadlineError(f"no answer within {call.deadline_s:g} s"))
 
-    def _finish(self, call: Call, value: Any, error: Any) -> None:
-        running = self._running.get(call.source, [])
-        if call not in running:
-            self._abandoned[call.source] -= 1  # too late: it was reported as unknown
-            self._pump(call.source)
+    def _finish(self, call: Call, value: Any, error: Optional[BaseException]) -> None:
+        if self._closed:
             return
-        running.remove(call)
+        call.timer.cancel()
         try:
-            call.done(Outcome(call.began, self._events.clock.monotonic(), value, error))
+            if call in self._running[call.lane]:
+                self._running[call.lane].remove(call)
+                call.done(Outcome(call.began, self._events.clock.monotonic(), value, error))
+            else:
+                self._abandoned[call.lane] -= 1  # too late: it was reported as unknown
         finally:
-            self._pump(call.source)
+            self._pump(call.lane)

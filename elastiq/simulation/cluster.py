@@ -30,8 +30,8 @@ class Lifetime(EventQueue):
         self._shared = shared
         self.alive = True
 
-    def at(self, when: float, action: Action, name: str = "") -> Timer:
-        return self._shared.at(when, lambda: action() if self.alive else None, name)
+    def at(self, when: float, action: Action) -> Timer:
+        return self._shared.at(when, lambda: action() if self.alive else None)
 
     def post(self, action: Action) -> None:
         self._shared.post(lambda: action() if self.alive else None)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import random
 from dataclasses import dataclass
-from typing import Any, Callable, Optional
+from typing import Callable
 
 from elastiq.events import EventQueue
 from elastiq.threads import Call, ThreadExecutor
@@ -47,24 +47,11 @@ class VirtualExecutor(ThreadExecutor):
         self._closed = True
         self._waiting.clear()
 
-    def _start(self, call: Call) -> None:
-        self._running.setdefault(call.source, []).append(call)
-        call.began = self._events.clock.monotonic()
-        timer = self._events.after(call.deadline_s, lambda: None if self._closed else self._give_up(call))
-
-        def arrive(value: Any, error: Optional[Exception]) -> None:
-            timer.cancel()
-            if not self._closed:
-                self._finish(call, value, error)
-
+    def _send(self, call: Call) -> None:
         def take_effect() -> None:
-            value, error = None, None
-            try:
-                value = call.call()
-            except Exception as exc:  # noqa: BLE001 - as in the real one, it travels in the Outcome
-                error = exc
+            value, error = call.result()
             delay_s = self._latency.draw(self._rng) + self._answer_delay_s()
             if math.isfinite(delay_s):
-                self._events.after(delay_s, lambda: arrive(value, error))
+                self._events.after(delay_s, lambda: self._finish(call, value, error))
 
         self._events.after(self._latency.draw(self._rng), take_effect)

@@ -213,7 +213,7 @@ def test_a_client_that_takes_no_answer_is_dropped(served: Served, monkeypatch: p
     monkeypatch.setitem(STATUS, "version", "x" * 3_000_000)
     with served.connect() as sock:
         sock.sendall(b'{"v":1,"verb":"status"}\n')
-        eventually(lambda: not served.server._open)
+        eventually(lambda: not served.server._idle)
 
 
 def test_a_command_that_hangs_holds_up_nobody_and_is_answered_in_time(
