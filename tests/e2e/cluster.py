@@ -109,10 +109,6 @@ class Cluster:
 
     def evidence(self) -> str:
         """For a person who looks at a test that failed."""
-        calls = "\n".join(
-            json.dumps(call) for call in self.ec2.log() if not call["action"].startswith("Describe")
-        )
+        calls = "\n".join(json.dumps(call) for call in self.ec2.log() if not call["action"].startswith("Describe"))
         parts = {"EC2 calls": calls, "instances": self.ec2.instances(), "jobs": self.jobs()}
-        return "\n".join(
-            f"--- {name}\n{part}" for name, part in {**parts, "machines": self.machines()}.items()
-        )
+        return "\n".join(f"--- {name}\n{part}" for name, part in {**parts, "machines": self.machines()}.items())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import shutil
 from typing import Any, Callable, Generator, Iterator, Sequence
 
 import pytest
@@ -11,7 +12,6 @@ import pytest
 from tests.e2e.cluster import Cluster
 from tests.e2e.daemon import SERVICE, Daemon, Overrides
 from tests.e2e.rig import lifecycle, places
-from tests.e2e.rig.process import RigError
 from tests.e2e.tap import Tap
 
 StartDaemon = Callable[..., Daemon]
@@ -23,7 +23,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """A test of this tier may take longer than one of the others."""
     for item in items:
         if item.path.parent == places.REPOSITORY / "tests/e2e" and not item.get_closest_marker("timeout"):
-            item.add_marker(pytest.mark.timeout(180))
+            item.add_marker(pytest.mark.timeout(180, func_only=True))
 
 
 @pytest.hookimpl(wrapper=True)
@@ -36,16 +36,19 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 @pytest.fixture(scope="session")
 def rig() -> Iterator[None]:
     """The whole rig; left as it was found, running or not."""
-    ran_before = lifecycle.is_up()
     try:
-        lifecycle.up()
-    except RigError as error:
+        with lifecycle.alone():
+            ran_before = lifecycle.is_up()
+            lifecycle.up()
+            for name in ("daemons", "taps"):
+                shutil.rmtree(places.base() / name, ignore_errors=True)
+            yield
+            if not ran_before:
+                lifecycle.down()
+    except lifecycle.CannotRun as error:
         if os.environ.get("CI", "").lower() == "true":
             pytest.fail(f"the rig cannot run, and in CI it must: {error}", pytrace=False)
         pytest.skip(f"the rig cannot run here: {error}")
-    yield
-    if not ran_before:
-        lifecycle.down()
 
 
 @pytest.fixture

@@ -70,14 +70,7 @@ class Daemon:
 
     def start(self) -> None:
         """Start it; returns at once."""
-        arguments = [
-            "--config",
-            self.configuration,
-            "--statedir",
-            self.home / "state",
-            "--rundir",
-            self.home / "run",
-        ]
+        arguments = ["--config", self.configuration, "--statedir", self.home / "state", "--rundir", self.home / "run"]
         variables = user.environment(self.home, [self._taps] if self._taps else [])
         with (self.home / "log").open("ab") as sink:
             self._process = subprocess.Popen(
@@ -113,9 +106,7 @@ class Daemon:
     def status(self) -> dict[str, Any]:
         """What `elastiqctl status --json` shows; empty while the daemon does not answer."""
         try:
-            answer: dict[str, Any] = client.ask(self.home / "run/elastiq.sock", "status", timeout_s=10)[
-                "status"
-            ]
+            answer: dict[str, Any] = client.ask(self.home / "run/elastiq.sock", "status", timeout_s=10)["status"]
         except (client.NotRunning, client.NoAnswer, Refused):
             return {}
         return answer
@@ -138,9 +129,5 @@ def _ini(overrides: Overrides) -> str:
         sections.setdefault(name, {}).update(values)
     lines: list[str] = []
     for name, section in sections.items():
-        lines += [
-            f"[{name}]",
-            *(f"{key} = {value}" for key, value in section.items() if value is not None),
-            "",
-        ]
+        lines += [f"[{name}]", *(f"{key} = {value}" for key, value in section.items() if value is not None), ""]
     return "\n".join(lines)

@@ -62,11 +62,7 @@ class Tap:
         if after is not None:
             self._after[tool] = after
         wrapper = self.directory / tool
-        values = {
-            "tool": tool,
-            "program": str(places.tools() / tool),
-            "socket": str(self.directory / "tap.sock"),
-        }
+        values = {"tool": tool, "program": str(places.tools() / tool), "socket": str(self.directory / "tap.sock")}
         wrapper.write_text(_WRAPPER.format(python=sys.executable, **values))
         wrapper.chmod(0o755)
 

@@ -59,9 +59,7 @@ def test_a_daemon_killed_around_a_launch_launches_nothing_twice_and_forgets_noth
     elastiq = daemon(elastiq={"idle_for_time_s": 3})
     cluster.submit(4, 2)
     if moment == "answered":
-        wait_for(
-            lambda: [call for call in cluster.launch_calls() if call["status"] == 200], 30, "answered", 0.01
-        )
+        wait_for(lambda: [call for call in cluster.launch_calls() if call["status"] == 200], 30, "answered", 0.01)
     else:
         wait_for(cluster.ec2.held, 30, "the call is on its way", 0.02)
     elastiq.kill()
@@ -90,9 +88,7 @@ def test_nothing_is_ended_while_the_collector_is_down_and_when_it_knows_nobody_y
         assert not _workers_known(elastiq.status()), "unknown is not empty"
     finally:
         htcondor.switch_collector(True)
-    wait_for(
-        lambda: not cluster.ended_ids() and cluster.all_jobs_ran(), 60, "nothing is ended while jobs run"
-    )
+    wait_for(lambda: not cluster.ended_ids() and cluster.all_jobs_ran(), 60, "nothing is ended while jobs run")
     cluster.assert_no_job_lost()
     assert len(cluster.ec2.instances()) == 2, "and nothing was launched for jobs that run"
     wait_for(lambda: not cluster.ec2.alive(), 40, "later the idle machines are ended as ever")
@@ -106,9 +102,7 @@ def test_nothing_is_ended_while_the_collector_is_silent(cluster: Cluster, daemon
     collector = htcondor.collector_pid()
     os.kill(collector, signal.SIGSTOP)
     try:
-        wait_for(
-            lambda: not _workers_known(elastiq.status()), 30, "the daemon, itself not stuck, sees silence"
-        )
+        wait_for(lambda: not _workers_known(elastiq.status()), 30, "the daemon, itself not stuck, sees silence")
         stays(lambda: not cluster.ended_ids(), 6, "nothing is ended")
     finally:
         os.kill(collector, signal.SIGCONT)

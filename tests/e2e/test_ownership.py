@@ -17,9 +17,7 @@ def test_instances_of_others_and_the_head_node_are_never_ended(cluster: Cluster,
         "somebody's": cluster.ec2.make({"Name": "database"}),
         "somebody's worker": cluster.ec2.make(worker=True),
         "another head's": cluster.ec2.make({**ours["tags"], "elastiq:head": head[::-1]}, worker=True),
-        "another cluster's": cluster.ec2.make(
-            {**ours["tags"], "elastiq:cluster": "other", "elastiq:head": "0" * 64}
-        ),
+        "another cluster's": cluster.ec2.make({**ours["tags"], "elastiq:cluster": "other", "elastiq:head": "0" * 64}),
         "the head node": cluster.ec2.make(ours["tags"], address=places.HUB_IP),
     }
     wait_for(lambda: len(cluster.machines()) >= 2, 30, "their workers join the pool")

@@ -24,9 +24,7 @@ def test_jobs_wait_machines_come_all_jobs_run_machines_are_drained_and_ended(
     assert elastiq.stop() == 0
 
 
-def test_min_vms_are_launched_into_an_empty_pool_and_kept_when_idle(
-    cluster: Cluster, daemon: StartDaemon
-) -> None:
+def test_min_vms_are_launched_into_an_empty_pool_and_kept_when_idle(cluster: Cluster, daemon: StartDaemon) -> None:
     elastiq = daemon(quota={"min_vms": 2}, elastiq={"idle_for_time_s": 2})
     wait_for(lambda: len(elastiq.nodes("idle")) == 2, 40, "two machines without any job")
     stays(lambda: len(cluster.ec2.alive()) == 2, 8, "two machines are kept")
@@ -50,9 +48,7 @@ def test_demand_for_ten_machines_never_takes_more_than_max_vms(cluster: Cluster,
         most = max(most, len(cluster.ec2.instances("pending", "running", "shutting-down")))
         return cluster.all_jobs_ran()
 
-    wait_for(
-        lambda: "max_vms 2 is reached" in elastiq.status()["last_plan"]["summary"], 30, "it is explained"
-    )
+    wait_for(lambda: "max_vms 2 is reached" in elastiq.status()["last_plan"]["summary"], 30, "it is explained")
     wait_for(ran, 120, "all jobs ran on two machines")
     assert most == 2
     cluster.assert_no_job_lost()

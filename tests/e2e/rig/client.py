@@ -49,9 +49,7 @@ class Ec2:
     def make(self, tags: Optional[dict[str, str]] = None, address: Optional[str] = None,
              worker: bool = False, token: str = "") -> str:  # fmt: skip
         """Launch an instance in somebody else's name; returns its id."""
-        return str(
-            self._ask("make", {"tags": tags or {}, "address": address, "worker": worker, "token": token})
-        )
+        return str(self._ask("make", {"tags": tags or {}, "address": address, "worker": worker, "token": token}))
 
     def set_state(self, instance_id: str, state: str) -> None:
         self._ask("state", {"id": instance_id, "state": state})

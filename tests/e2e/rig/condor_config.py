@@ -33,8 +33,6 @@ SEC_DEFAULT_ENCRYPTION = PREFERRED
 SEC_DEFAULT_INTEGRITY = PREFERRED
 ALLOW_READ = *
 ALLOW_WRITE = *
-# the line that lets elastiq drain (see docs/htcondor.md)
-ALLOW_ADMINISTRATOR = condor@rig root@rig {DAEMON_IDENTITY}
 CONDOR_ADMIN =
 LINUX_KERNEL_TUNING_SCRIPT =
 """
@@ -66,7 +64,9 @@ DEFAULT_DOMAIN_NAME = rig
 SCHEDD_NAME = head.rig
 ALLOW_DAEMON = condor@rig root@rig condor@*/*
 ALLOW_NEGOTIATOR = condor@rig root@rig
-ALLOW_ADVERTISE_STARTD = condor@rig
+# the two lines that docs/htcondor.md asks for
+ALLOW_ADMINISTRATOR = condor@rig root@rig {DAEMON_IDENTITY}
+ALLOW_ADVERTISE_STARTD = condor@rig {DAEMON_IDENTITY}
 ALLOW_ADVERTISE_SCHEDD = condor@rig root@rig
 ALLOW_ADVERTISE_MASTER = condor@rig root@rig
 NEGOTIATOR_INTERVAL = 2
@@ -99,9 +99,7 @@ class WorkerOptions:
 def worker(local: str, address: str, options: WorkerOptions) -> str:
     """One machine with a partitionable slot, as an image in a cloud would have it."""
     published = (
-        f'EC2InstanceID = "{options.published_id}"\nSTARTD_ATTRS = EC2InstanceID\n'
-        if options.published_id
-        else ""
+        f'EC2InstanceID = "{options.published_id}"\nSTARTD_ATTRS = EC2InstanceID\n' if options.published_id else ""
     )
     return f"""\
 {_COMMON}{_directories(local)}
@@ -112,6 +110,7 @@ DEFAULT_DOMAIN_NAME = ec2.internal
 SEC_CLIENT_AUTHENTICATION_METHODS = IDTOKENS
 ALLOW_DAEMON = *
 ALLOW_NEGOTIATOR = *
+ALLOW_ADMINISTRATOR = condor@rig root@rig
 {published}
 NUM_CPUS = {options.cpus}
 MEMORY = {options.memory_mb}
@@ -144,8 +143,8 @@ SINGULARITY =
 """
 
 
-def client(release: Path, token_directory: str) -> str:
-    """For commands on the host. Reads need no rights; acts need a token."""
+def client(release: Path) -> str:
+    """For commands on the host. Reads need no rights; acts need a token (`htcondor.daemon_token`)."""
     return f"""\
 RELEASE_DIR = {release}/usr
 BIN = {release}/usr/bin
@@ -169,5 +168,4 @@ SEC_CLIENT_AUTHENTICATION = OPTIONAL
 SEC_CLIENT_AUTHENTICATION_METHODS = IDTOKENS
 SEC_DEFAULT_ENCRYPTION = PREFERRED
 SEC_DEFAULT_INTEGRITY = PREFERRED
-SEC_TOKEN_DIRECTORY = {token_directory}
 """

@@ -45,16 +45,7 @@ def unpack() -> None:
         (root / "usr" / name).mkdir(parents=True)
         (root / name).symlink_to(f"usr/{name}")
     for package in _download():
-        run(
-            [
-                "sh",
-                "-c",
-                'dpkg-deb --fsys-tarfile "$1" | tar -x -C "$2" --keep-directory-symlink',
-                "sh",
-                package,
-                root,
-            ]
-        )
+        run(["sh", "-c", 'dpkg-deb --fsys-tarfile "$1" | tar -x -C "$2" --keep-directory-symlink', "sh", package, root])
     _prepare(root)
     (root / COMPLETE).touch()
 
@@ -72,11 +63,7 @@ def _download() -> list[Path]:
     )
     environment = {**os.environ, "APT_CONFIG": str(apt / "apt.conf"), "DEBIAN_FRONTEND": "noninteractive"}
     run(["apt-get", "update", "-qq"], timeout_s=300, environment=environment)
-    run(
-        ["apt-get", "install", "-qq", "--yes", "--download-only", *PACKAGES],
-        timeout_s=600,
-        environment=environment,
-    )
+    run(["apt-get", "install", "-qq", "--yes", "--download-only", *PACKAGES], timeout_s=600, environment=environment)
     return sorted((apt / "cache/archives").glob("*.deb"))
 
 

@@ -21,15 +21,7 @@ from moto.ec2.models import EC2Backend, ec2_backends
 from tests.e2e.rig import places
 from tests.e2e.rig.ec2_image import IMAGE
 
-_CODES = {
-    "pending": 0,
-    "running": 16,
-    "error": 0,
-    "shutting-down": 32,
-    "terminated": 48,
-    "stopping": 64,
-    "stopped": 80,
-}
+_CODES = {"pending": 0, "running": 16, "error": 0, "shutting-down": 32, "terminated": 48, "stopping": 64, "stopped": 80}
 
 
 @dataclass
@@ -71,20 +63,14 @@ class Account:
 
     def instances(self) -> list[Any]:
         """moto's instances, hidden ones included."""
-        return [
-            instance
-            for reservation in self._backend().reservations.values()
-            for instance in reservation.instances
-        ]
+        return [instance for reservation in self._backend().reservations.values() for instance in reservation.instances]
 
     def set_state(self, instance: Any, name: str) -> None:
         instance._state.name, instance._state.code = name, _CODES[name]
 
     def room(self) -> int:
         """How many more instances the cloud has capacity for."""
-        return self.behaviour.capacity - sum(
-            instance.state in ("pending", "running") for instance in self.instances()
-        )
+        return self.behaviour.capacity - sum(instance.state in ("pending", "running") for instance in self.instances())
 
     def launched(self, ids: list[str]) -> None:
         """Give new instances a machine; they are pending from now."""

@@ -63,9 +63,7 @@ class Server:
     def _log_entry(self, call: Mapping[str, str]) -> dict[str, Any]:
         kept = ("ClientToken", "MinCount", "MaxCount", "InstanceType", "SubnetId", "DryRun", "NextToken")
         entry: dict[str, Any] = {"at": time.time(), "action": call.get("Action", "?"), "status": "in flight"}
-        entry["parameters"] = {
-            name: value for name, value in call.items() if name in kept or "InstanceId" in name
-        }
+        entry["parameters"] = {name: value for name, value in call.items() if name in kept or "InstanceId" in name}
         with self.lock:
             self.log.append(entry)
         return entry
@@ -107,9 +105,7 @@ class Server:
         status, answer = self._ask_moto(environ, re.sub(rb"MinCount=\d+", count, body))
         if status == 200:
             self.account.launched(_instance_ids(answer))
-            answer = answer.replace(b"<code>16</code>", b"<code>0</code>").replace(
-                b"<name>running<", b"<name>pending<"
-            )
+            answer = answer.replace(b"<code>16</code>", b"<code>0</code>").replace(b"<name>running<", b"<name>pending<")
             if token:
                 self._tokens[token] = asked, answer
         return status, answer

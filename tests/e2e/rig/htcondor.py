@@ -53,9 +53,7 @@ def start_head() -> None:
         secret.chmod(0o600)
         start(master(places.HUB, _LOCAL), places.base() / "head.log", pid_file())
     if not poll(_answers, 30):
-        raise RigError(
-            f"HTCondor's head does not answer; see {head_directory()}/log and {places.base()}/head.log"
-        )
+        raise RigError(f"HTCondor's head does not answer; see {head_directory()}/log and {places.base()}/head.log")
     _make_tokens()
 
 
@@ -71,11 +69,7 @@ def _answers() -> bool:
 
 def as_root(argv: Sequence[object], check: bool = True, uid: int = 0) -> str:
     """Run one of HTCondor's commands inside the root with the head's own configuration."""
-    environment = [
-        "env",
-        f"CONDOR_CONFIG={_LOCAL}/condor_config",
-        "HOME=/home/jobuser" if uid else "HOME=/root",
-    ]
+    environment = ["env", f"CONDOR_CONFIG={_LOCAL}/condor_config", "HOME=/home/jobuser" if uid else "HOME=/root"]
     return run(network.in_root(places.HUB, [*environment, *argv], uid), check=check)
 
 
@@ -85,28 +79,21 @@ def worker_token() -> Path:
 
 
 def daemon_token() -> Path:
-    """The token that lets the daemon drain: in the directory that the client configuration names."""
-    return places.base() / "tokens" / "elastiq"
+    """The token that lets the daemon drain, with the rights that docs/htcondor.md names."""
+    return places.daemon_tokens() / "elastiq"
 
 
 def _make_tokens() -> None:
-    token = as_root(
-        [
-            "condor_token_create",
-            "-identity",
-            condor_config.POOL_IDENTITY,
-            *_rights("ADVERTISE_STARTD", "ADVERTISE_MASTER", "READ"),
-        ]
-    )
+    rights = _rights("ADVERTISE_STARTD", "ADVERTISE_MASTER", "READ")
+    token = as_root(["condor_token_create", "-identity", condor_config.POOL_IDENTITY, *rights])
     _write_private(worker_token(), token, 0)
-    token = as_root(
-        ["condor_token_create", "-identity", condor_config.DAEMON_IDENTITY, *_rights("READ", "ADMINISTRATOR")]
-    )
-    daemon_token().parent.mkdir(exist_ok=True)
-    daemon_token().parent.chmod(0o700)
-    os.chown(daemon_token().parent, places.DAEMON_UID, places.DAEMON_UID)
+    rights = _rights("READ", "ADMINISTRATOR", "ADVERTISE_STARTD")
+    token = as_root(["condor_token_create", "-identity", condor_config.DAEMON_IDENTITY, *rights])
+    places.daemon_tokens().mkdir(exist_ok=True)
+    places.daemon_tokens().chmod(0o700)
+    os.chown(places.daemon_tokens(), places.DAEMON_UID, places.DAEMON_UID)
     _write_private(daemon_token(), token, places.DAEMON_UID)
-    places.client_config().write_text(condor_config.client(places.root(), str(daemon_token().parent)))
+    places.client_config().write_text(condor_config.client(places.root()))
 
 
 def _rights(*names: str) -> list[str]:
@@ -136,9 +123,7 @@ def collector_pid() -> int:
 def switch_collector(on: bool) -> None:
     """Let the master end the collector, or start it again."""
     as_root(["condor_on" if on else "condor_off", "-daemon", "collector", "-addr", _master_address()])
-    if on and not poll(
-        lambda: "Collector" in as_root(["condor_status", "-any", "-autoformat", "MyType"], False), 30
-    ):
+    if on and not poll(lambda: "Collector" in as_root(["condor_status", "-any", "-autoformat", "MyType"], False), 30):
         raise RigError("the collector does not answer after its start")
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import os
 import shutil
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Iterator
 
 from tests.e2e.rig import debian, htcondor, network, places
 from tests.e2e.rig.client import Ec2
@@ -27,13 +30,9 @@ def missing() -> str:
     except ImportError as error:
         return f"moto's server is missing ({error}): pip install 'moto[ec2,server]'"
     blocked = [
-        path
-        for path in (places.base(), *places.base().parents)
-        if path.exists() and not path.stat().st_mode & 1
+        path for path in (places.base(), *places.base().parents) if path.exists() and not path.stat().st_mode & 1
     ]
-    return (
-        f"an unprivileged user cannot reach {blocked[-1]}: set {places.DIRECTORY_VARIABLE}" if blocked else ""
-    )
+    return f"an unprivileged user cannot reach {blocked[-1]}: set {places.DIRECTORY_VARIABLE}" if blocked else ""
 
 
 def is_up() -> bool:
@@ -41,14 +40,33 @@ def is_up() -> bool:
     return running(htcondor.pid_file()) is not None and running(_ec2_pid_file()) is not None
 
 
-def up() -> None:
-    """Build what is missing and start what does not run; raises `RigError`. 10 s the first time, then 3 s."""
+class CannotRun(RigError):
+    """The rig cannot run on this machine."""
+
+
+@contextlib.contextmanager
+def alone() -> Iterator[None]:
+    """Wait until no other test run uses the rig, and keep others out. Raises `CannotRun`."""
     reason = missing()
     if reason:
-        raise RigError(reason)
+        raise CannotRun(reason)
+    # not in the rig's directory: namespaces and addresses are the same wherever that is
+    with Path("/run/lock/elastiq-e2e").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def up() -> None:
+    """Build what is missing and start what does not run; raises `RigError`. 12 s the first time, then 3 s."""
+    reason = missing()
+    if reason:
+        raise CannotRun(reason)
     places.base().mkdir(parents=True, exist_ok=True)
     places.base().chmod(0o755)
-    debian.unpack()
+    try:
+        debian.unpack()
+    except RigError as error:
+        raise CannotRun(f"HTCondor's packages cannot be had: {error}") from None
     debian.wrap_tools()
     if not is_up():
         down()  # what a rig that was killed has left

@@ -36,9 +36,7 @@ def in_root(namespace: str, argv: Sequence[object], user: int = 0) -> list[str]:
     root = shlex.quote(str(places.root()))
     script = f"mount -t proc proc {root}/proc && mount --rbind /dev {root}/dev && exec chroot"
     script += f" --userspec={user}:{user} {root} " + ' "$@"'
-    return within(
-        namespace, ["unshare", "--mount", "--propagation", "private", "sh", "-c", script, "sh", *argv]
-    )
+    return within(namespace, ["unshare", "--mount", "--propagation", "private", "sh", "-c", script, "sh", *argv])
 
 
 def make_hub() -> None:

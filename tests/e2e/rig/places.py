@@ -54,6 +54,11 @@ def client_config() -> Path:
     return base() / "client_config"
 
 
+def daemon_tokens() -> Path:
+    """Where the daemon's user has its token."""
+    return base() / "tokens"
+
+
 def ec2_socket() -> Path:
     """Where the EC2 server is controlled from outside of its namespace."""
     return base() / "ec2.sock"

@@ -19,10 +19,7 @@ class RigError(Exception):
 
 
 def run(
-    argv: Sequence[object],
-    check: bool = True,
-    timeout_s: float = 60,
-    environment: Optional[Mapping[str, str]] = None,
+    argv: Sequence[object], check: bool = True, timeout_s: float = 60, environment: Optional[Mapping[str, str]] = None
 ) -> str:
     """Run a command and return its standard output; `RigError` with its standard error if it fails."""
     words = [str(word) for word in argv]
@@ -39,9 +36,7 @@ def run(
     return str(done.stdout)
 
 
-def start(
-    argv: Sequence[object], log: Path, pid_file: Path, environment: Optional[Mapping[str, str]] = None
-) -> int:
+def start(argv: Sequence[object], log: Path, pid_file: Path, environment: Optional[Mapping[str, str]] = None) -> int:
     """Start a background process in a session of its own and remember it in ``pid_file``."""
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("ab") as sink:

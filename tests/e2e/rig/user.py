@@ -13,18 +13,13 @@ from tests.e2e.rig import network, places
 
 def environment(home: Path, first_in_path: Sequence[Path] = ()) -> dict[str, str]:
     """The whole environment of such a program: HTCondor's tools, the repository, nothing of the caller's."""
-    path = [
-        *map(str, first_in_path),
-        str(places.tools()),
-        str(Path(sys.executable).parent),
-        "/usr/bin",
-        "/bin",
-    ]
+    path = [*map(str, first_in_path), str(places.tools()), str(Path(sys.executable).parent), "/usr/bin", "/bin"]
     return {
         "PATH": ":".join(path),
         "HOME": str(home),
         "LANG": "C.UTF-8",
         "CONDOR_CONFIG": str(places.client_config()),
+        "_CONDOR_SEC_TOKEN_DIRECTORY": str(places.daemon_tokens()),
         "PYTHONPATH": str(places.REPOSITORY),
         "PYTHONDONTWRITEBYTECODE": "1",
     }
@@ -43,17 +38,7 @@ def as_daemon(argv: Sequence[object], variables: Optional[Mapping[str, str]] = N
     inner = [*user, "env", "-i", *(f"{name}={value}" for name, value in variables.items()), *map(str, argv)]
     script = _exposing(_hidden_paths())
     if script:
-        inner = [
-            "unshare",
-            "--mount",
-            "--propagation",
-            "private",
-            "sh",
-            "-c",
-            script + 'exec "$@"',
-            "sh",
-            *inner,
-        ]
+        inner = ["unshare", "--mount", "--propagation", "private", "sh", "-c", script + 'exec "$@"', "sh", *inner]
     return network.within(places.HUB, inner)
 
 
@@ -73,18 +58,11 @@ def _exposing(paths: Sequence[Path]) -> str:
     if not paths:
         return ""
     stage = places.base() / "stage"
-    lines = [
-        "set -e",
-        f"mkdir -p {shlex.quote(str(stage))}",
-        f"mount -t tmpfs tmpfs {shlex.quote(str(stage))}",
-    ]
+    lines = ["set -e", f"mkdir -p {shlex.quote(str(stage))}", f"mount -t tmpfs tmpfs {shlex.quote(str(stage))}"]
     for number, path in enumerate(paths):
         lines += [f"mkdir {stage}/{number}", f"mount --bind {shlex.quote(str(path))} {stage}/{number}"]
     for barrier in sorted({str(_barrier(path)) for path in paths}):
         lines.append(f"mount -t tmpfs -o mode=755 tmpfs {shlex.quote(barrier)}")
     for number, path in enumerate(paths):
-        lines += [
-            f"mkdir -p {shlex.quote(str(path))}",
-            f"mount --bind {stage}/{number} {shlex.quote(str(path))}",
-        ]
+        lines += [f"mkdir -p {shlex.quote(str(path))}", f"mount --bind {stage}/{number} {shlex.quote(str(path))}"]
     return "; ".join(lines) + "; "

@@ -9,6 +9,7 @@ from elastiq import ending, service
 from elastiq.core import Core
 from elastiq.nodes import State
 from elastiq.planner import Step
+from tests.e2e.variants.short_retry import shorten
 
 
 class HastyEnding(ending.Ending):
@@ -21,8 +22,7 @@ class HastyEnding(ending.Ending):
 
 
 if __name__ == "__main__":
-    for module in [
-        module for module in sys.modules.values() if getattr(module, "Ending", None) is ending.Ending
-    ]:
+    shorten()
+    for module in [module for module in sys.modules.values() if getattr(module, "Ending", None) is ending.Ending]:
         setattr(module, "Ending", HastyEnding)  # noqa: B010
     sys.exit(service.main())

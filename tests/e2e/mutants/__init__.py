@@ -1,1 +1,0 @@
-"""The daemon with one safeguard taken out: what the tests must notice."""

@@ -1,0 +1,1 @@
+"""The daemon with one thing changed, started in place of `elastiq.service`."""
