@@ -214,7 +214,9 @@ class Observer:
         expected = frozenset(n.worker for n in core.registry if n.worker and n.state in JOINED)
         self.settled_why = self.judge.why_unsettled(view, expected, began)
         settled = not self.settled_why
-        self.observed_s = began - self._last_settled if settled and self._last_settled is not None else 0.0
+        passed_s = began - self._last_settled if settled and self._last_settled is not None else 0.0
+        # Reads further apart than that left a time in which nobody looked: the daemon was stopped in its tracks.
+        self.observed_s = passed_s if passed_s <= self.workers.stale_after_s else 0.0
         self._last_settled = began if settled else None
         mark = core.owner.head[:16]
         reconcile.take_workers(core.registry, view, settled, self.observed_s, core.wall(), self._explained(), mark)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass, field
 from typing import Any, Callable, Mapping, Optional, Sequence
 
@@ -122,7 +123,7 @@ class Script:
         self.asked.append((name, *args))
         answer = self.answers[name]
         if isinstance(answer, Exception):
-            raise answer
+            raise copy.copy(answer)  # each with a traceback of its own
         return answer(*args) if callable(answer) else answer
 
     def calls(self, name: str) -> list[tuple[Any, ...]]:
@@ -190,6 +191,7 @@ class FakeCloud(Cloud):
                 "find": (),
                 "terminate": lambda ids: dict.fromkeys(ids, EndAnswer(EndOutcome.ENDING)),
                 "problems": {},
+                "adopt": None,
             }
         )
         self._number = 100
@@ -233,6 +235,9 @@ class FakeCloud(Cloud):
     def problems(self, ids: Sequence[str]) -> Mapping[str, str]:
         answer: Mapping[str, str] = self.script.ask("problems", tuple(ids))
         return answer
+
+    def adopt(self, ids: Sequence[str]) -> None:
+        self.script.ask("adopt", tuple(ids))
 
 
 UNREACHABLE = SourceError("connection refused")

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import threading
 import time
+from functools import partial
 from typing import Any, Callable, Iterator
 
 import pytest
 
 from elastiq.events import EventQueue, RealClock
 from elastiq.executor import DeadlineError, Outcome
-from elastiq.threads import ABANDONED_AT_MOST, ThreadExecutor
+from elastiq.threads import ABANDONED_AT_MOST, ACTS_AT_ONCE, ThreadExecutor
 
 
 class Bench:
@@ -122,3 +123,131 @@ def test_closing_waits_for_calls_in_flight_drops_the_others_and_does_not_wait_fo
     stuck.executor.close(0.2)
     assert 0.15 < time.monotonic() - began < 5
     stuck.hang.set()
+
+
+@pytest.mark.parametrize("error", [ValueError("a date"), SystemExit(3), KeyboardInterrupt()], ids=type)
+def test_whatever_a_call_raises_travels_in_the_outcome(bench: Bench, error: BaseException) -> None:
+    def fail() -> None:
+        raise error
+
+    bench.executor.read("batch", fail, bench.done("read"), 60)
+    bench.run_until(lambda: bench.results)
+    assert bench.results[0][1].error is error
+    assert bench.results[0][1].value is None
+
+
+def test_reads_do_not_wait_behind_acts(bench: Bench) -> None:
+    for number in range(2 * ACTS_AT_ONCE):
+        bench.executor.act("cloud", f"n{number}", bench.hung, bench.done("act"), 60)
+    assert bench.executor.read("cloud", lambda: 1, bench.done("read"), 60)
+    bench.run_until(lambda: bench.results)
+    assert [name for name, _ in bench.results] == ["read"]
+
+
+def test_acts_of_one_node_go_in_their_order_and_do_not_overlap(bench: Bench) -> None:
+    running: list[int] = []
+    overlaps: list[int] = []
+
+    def call(number: int) -> None:
+        running.append(number)
+        overlaps.extend(running[:-1])
+        time.sleep(0.01)
+        running.remove(number)
+
+    for number in range(6):
+        bench.executor.act("cloud", "n1", partial(call, number), bench.done(f"{number}"), 60)
+    bench.run_until(lambda: len(bench.results) == 6)
+    assert ([name for name, _ in bench.results], overlaps) == (["0", "1", "2", "3", "4", "5"], [])
+
+
+def test_at_most_eight_acts_of_a_source_run_at_once(bench: Bench) -> None:
+    gates = [threading.Event() for _ in range(11)]
+    begun: list[int] = []
+
+    def call(number: int) -> None:
+        begun.append(number)
+        gates[number].wait(30)
+
+    for number in range(11):
+        bench.executor.act("cloud", f"n{number}", partial(call, number), bench.done(f"{number}"), 60)
+    bench.run_until(lambda: len(begun) == 8)
+    assert (bench.executor.in_flight(), sorted(begun)) == (8, list(range(8)))
+    gates[3].set()
+    bench.run_until(lambda: len(begun) == 9)
+    bench.run_until(lambda: [name for name, _ in bench.results] == ["3"])
+    assert (bench.executor.in_flight(), begun[8]) == (8, 8)
+    for gate in gates:
+        gate.set()
+    bench.run_until(lambda: len(bench.results) == 11)
+
+
+def test_an_act_past_its_deadline_makes_room_for_the_next_of_its_node(bench: Bench) -> None:
+    bench.executor.act("cloud", "n1", bench.hung, bench.done("hung"), 0.05)
+    bench.executor.act("cloud", "n1", lambda: 1, bench.done("next"), 60)
+    bench.run_until(lambda: len(bench.results) == 2)
+    assert [(name, str(outcome.error)) for name, outcome in bench.results] == [
+        ("hung", "no answer within 0.05 s"),
+        ("next", "None"),
+    ]
+
+
+def test_acts_behind_too_many_hung_ones_wait_and_then_go_on(bench: Bench) -> None:
+    for number in range(ABANDONED_AT_MOST):
+        bench.executor.act("cloud", f"n{number}", bench.hung, bench.done("hung"), 0.05)
+    bench.run_until(lambda: len(bench.results) == ABANDONED_AT_MOST)
+    begun = threading.Event()
+    bench.executor.act("cloud", "last", begun.set, bench.done("last"), 60)
+    assert not begun.wait(0.1)
+    bench.hang.set()
+    bench.run_until(lambda: "last" in dict(bench.results))
+
+
+def test_a_result_wakes_the_loop_at_once(bench: Bench) -> None:
+    bench.events.longest_pause_s = 60.0
+    began = time.monotonic()
+    bench.executor.read("batch", lambda: 1, lambda outcome: bench.events.stop(), 60)
+    bench.events.run()
+    assert time.monotonic() - began < 10
+
+
+def test_a_done_that_fails_does_not_keep_the_next_act_from_being_started(bench: Bench) -> None:
+    def fail(outcome: Outcome[Any]) -> None:
+        raise ZeroDivisionError
+
+    bench.executor.act("cloud", "n1", lambda: 1, fail, 60)
+    bench.executor.act("cloud", "n1", lambda: 2, bench.done("next"), 60)
+    with pytest.raises(ZeroDivisionError):
+        bench.run_until(lambda: False)
+    bench.run_until(lambda: bench.results)
+
+
+def test_a_thread_that_cannot_be_started_is_an_outcome_and_no_hung_call(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(self: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", full)
+        for number in range(2 * ABANDONED_AT_MOST):
+            assert bench.executor.read("batch", lambda: 1, bench.done(f"{number}"), 60)
+            bench.run_until(lambda: not bench.executor.in_flight())
+    assert {str(outcome.error) for _, outcome in bench.results} == {"can't start new thread"}
+    assert bench.executor.read("batch", lambda: 1, bench.done("again"), 60)
+    bench.run_until(lambda: "again" in dict(bench.results))
+
+
+def test_nothing_that_comes_back_after_closing_is_heard(bench: Bench) -> None:
+    returned = threading.Event()
+
+    def late() -> None:
+        bench.hung()
+        returned.set()
+
+    bench.executor.read("batch", late, bench.done("late"), 0.1)
+    bench.executor.close(0)
+    bench.hang.set()
+    assert returned.wait(10)
+    end = time.monotonic() + 0.3
+    bench.run_until(lambda: time.monotonic() > end)
+    assert bench.results == []
