@@ -8,19 +8,25 @@ from __future__ import annotations
 import hashlib
 import hmac
 import ipaddress
-import json
 import os
 import re
 import secrets
 from contextlib import suppress
 from pathlib import Path
-from typing import Iterator, Optional
+from typing import Optional
 
 from elastiq.interfaces import Owner
 
 HEAD_ID_FILE = "head-id"
 _ID = re.compile(r"[0-9a-f]{32}")
-_INSTANCE_ID = re.compile(r"i-[0-9a-f]{8,17}")
+# In /proc/net/fib_trie: an address on a line of its own, what it is on the next ones.
+_LOCAL_IPV4 = re.compile(r"\|-- (\S+)\n(?: +/.*\n)*? +/32 host LOCAL\b")
+# Where an instance finds its own id: in the firmware (EC2 writes it there), else in what cloud-init left on disk.
+_INSTANCE_ID = {
+    "sys/class/dmi/id/board_asset_tag": r"\s*(i-[0-9a-f]{8,17})\s*\Z",
+    "run/cloud-init/instance-data.json": r'(?s:.*?)"instance[-_]id"\s*:\s*"(i-[0-9a-f]{8,17})"',
+    "var/lib/cloud/data/instance-id": r"\s*(i-[0-9a-f]{8,17})\s*\Z",
+}
 
 
 class IdentityError(Exception):
@@ -50,24 +56,21 @@ def _machine_id(root: Path) -> Optional[str]:
 
 
 def _kept_id(statedir: Path) -> str:
-    """A random id, made once and kept: whoever loses it loses the right to his own instances."""
+    """A random id, made once and kept: whoever loses it loses the right to his own instances. The directory's
+    lock keeps others from making one at the same time."""
     path = statedir / HEAD_ID_FILE
     try:
         if not path.exists():
-            part = statedir / f"{HEAD_ID_FILE}.{os.getpid()}"
-            fd = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-            with os.fdopen(fd, "w", encoding="ascii") as file:
+            part = statedir / f"{HEAD_ID_FILE}.new"
+            with open(part, "w", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
                 file.write(secrets.token_hex(16) + "\n")
                 file.flush()
-                os.fsync(fd)
-            with suppress(FileExistsError):
-                os.link(part, path)  # never replaces what another process has just made
-            part.unlink()
+                os.fsync(file.fileno())
+            part.rename(path)
         text = path.read_text("ascii", errors="replace").strip()
     except OSError as error:
-        raise IdentityError(
-            f"{path}: this machine has no machine id, and one of our own cannot be kept: {error.strerror}"
-        ) from None
+        why = f"this machine has no machine id, and one of our own cannot be kept: {error.strerror}"
+        raise IdentityError(f"{path}: {why}") from None
     if not _ID.fullmatch(text):
         raise IdentityError(f"{path}: does not hold an id of 32 hexadecimal digits; restore or remove it")
     return text
@@ -77,50 +80,21 @@ def own_addresses(root: Path = Path("/")) -> frozenset[str]:
     """All addresses of this machine, but loopback and link-local ones. Raises `IdentityError`."""
     net = root / "proc/net"
     try:
-        found = set(_ipv4((net / "fib_trie").read_text("ascii")))
+        found: list[str | bytes] = _LOCAL_IPV4.findall((net / "fib_trie").read_text("ascii"))
+        with suppress(FileNotFoundError):  # IPv6 is switched off
+            found += [bytes.fromhex(line[:32]) for line in (net / "if_inet6").read_text("ascii").splitlines()]
     except OSError as error:
         # Unknown is not empty: without its addresses the head node could not tell itself from a worker.
-        raise IdentityError(f"{net}/fib_trie: cannot read our own addresses: {error.strerror}") from None
-    with suppress(FileNotFoundError):  # IPv6 is switched off
-        found.update(_ipv6((net / "if_inet6").read_text("ascii")))
-    return frozenset(
-        str(address)
-        for address in map(ipaddress.ip_address, found)
-        if not (address.is_loopback or address.is_link_local)
-    )
-
-
-def _ipv4(fib_trie: str) -> Iterator[str]:
-    """The kernel's local table: an address on a line of its own, what it is on the next one."""
-    address = ""
-    for line in fib_trie.splitlines():
-        words = line.split()
-        if words[:1] == ["|--"]:
-            address = words[1]
-        elif words == ["/32", "host", "LOCAL"]:
-            yield address
-
-
-def _ipv6(if_inet6: str) -> Iterator[str]:
-    for line in if_inet6.splitlines():
-        yield str(ipaddress.IPv6Address(bytes.fromhex(line.split()[0])))
+        raise IdentityError(f"{net}: cannot read our own addresses: {error.strerror}") from None
+    addresses = map(ipaddress.ip_address, found)
+    return frozenset(str(one) for one in addresses if not (one.is_loopback or one.is_link_local))
 
 
 def own_instance_id(root: Path = Path("/")) -> Optional[str]:
-    """The cloud's name of this machine: from the firmware (EC2 writes it there), else from what cloud-init
-    left on disk. None where neither says."""
-    with suppress(OSError, ValueError):
-        text = (root / "sys/class/dmi/id/board_asset_tag").read_text("ascii").strip()
-        if _INSTANCE_ID.fullmatch(text):
-            return text
-    with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):  # of another shape
-        data = json.loads((root / "run/cloud-init/instance-data.json").read_text("utf-8"))
-        ec2 = (data.get("ds") or {}).get("meta_data") or {}
-        for found in (ec2.get("instance-id"), data["v1"].get("instance_id")):
-            if isinstance(found, str) and _INSTANCE_ID.fullmatch(found):
-                return found
-    with suppress(OSError, ValueError):
-        text = (root / "var/lib/cloud/data/instance-id").read_text("ascii").strip()
-        if _INSTANCE_ID.fullmatch(text):
-            return text
+    """The cloud's name of this machine; None where nothing on it says."""
+    for name, pattern in _INSTANCE_ID.items():
+        with suppress(OSError, ValueError):
+            found = re.match(pattern, (root / name).read_text("utf-8"))
+            if found:
+                return found[1]
     return None

@@ -15,6 +15,7 @@ SOCKET = "elastiq.sock"  # in the run directory
 SOCKET_LOCK = "elastiq.pid"  # in the run directory: one daemon for one socket
 LOG = "elastiq.log"
 
+_Given = Optional[str]
 _FLOCK = "hhqqi"  # struct flock with 64-bit offsets, which every Python on Linux is built with
 
 
@@ -28,17 +29,10 @@ class Paths:
     rundir: Path
 
     @classmethod
-    def of(
-        cls,
-        config: Optional[str] = None,
-        logdir: Optional[str] = None,
-        statedir: Optional[str] = None,
-        rundir: Optional[str] = None,
-    ) -> Paths:
+    def of(cls, config: _Given = None, logdir: _Given = None, statedir: _Given = None, rundir: _Given = None) -> Paths:
         """What is None has its usual place: the system's for root, ~/.elastiq for others."""
-        if os.geteuid() == 0:
-            usual = ("/etc/elastiq.conf", "/var/log/elastiq", "/var/lib/elastiq", "/run/elastiq")
-        else:
+        usual = ("/etc/elastiq.conf", "/var/log/elastiq", "/var/lib/elastiq", "/run/elastiq")
+        if os.geteuid() != 0:
             home = os.path.join("/nonexistent", os.path.expanduser("~"), ".elastiq")  # a user may have none
             usual = (f"{home}/elastiq.conf", f"{home}/log", f"{home}/state", f"{home}/run")
         given = (config, logdir, statedir, rundir)
