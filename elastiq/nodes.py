@@ -8,6 +8,7 @@ in which nobody looked changes no decision.
 from __future__ import annotations
 
 import enum
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Iterable, Iterator, Mapping, Optional
 
@@ -123,6 +124,7 @@ class Registry:
         self.ended: set[str] = set()  # workers of nodes that are gone: their ads outlive them for a while
         self.stranger_numbers: dict[str, int] = {}  # those of an earlier run
         self._last_number = 0
+        self._tally: Optional[Counter[tuple[str, State]]] = None  # counted anew after every change
 
     def __iter__(self) -> Iterator[Node]:
         return iter(self.nodes.values())
@@ -145,6 +147,7 @@ class Registry:
 
     def add(self, node: Node) -> Node:
         node.number = node.number or self.next_number()
+        self._tally = None
         self.nodes[node.id] = node
         if node.instance_id:
             self._by_instance[node.instance_id] = node
@@ -179,6 +182,7 @@ class Registry:
         if not legal:
             return False
         node.state, node.reason, node.since = state, reason, at
+        self._tally = None
         self.touched[node.id] = node
         if state is State.GONE:
             self.nodes.pop(node.id, None)
@@ -190,7 +194,13 @@ class Registry:
 
     def count(self, pool: Optional[str] = None, states: Optional[frozenset[State]] = None) -> int:
         """How many nodes, of a pool and in these states where given. All of them count in the quota."""
-        return sum(1 for n in self if (pool is None or n.pool == pool) and (states is None or n.state in states))
+        if self._tally is None:
+            self._tally = Counter((node.pool, node.state) for node in self)
+        return sum(
+            count
+            for (of, state), count in self._tally.items()
+            if (pool is None or of == pool) and (states is None or state in states)
+        )
 
     def learn(self, node: Node, total: Resources) -> None:
         """A flavour offers the smallest of what its joined workers advertised."""

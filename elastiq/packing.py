@@ -31,13 +31,20 @@ def need(request: Resources) -> Need:
 
 
 def jobs_held(room: Vector, asked: Need) -> int:
-    """How many such jobs fit into the room."""
-    slots = room[SLOTS]
-    least = math.inf if slots is None else slots + _EPSILON
-    for has, wants in zip(room, asked):
-        if wants > 0 and has is not None:
-            least = min(least, has / wants + _EPSILON)
-    return int(least) if least < math.inf else 1
+    """How many such jobs fit into the room. Unrolled: a plan asks this for every shape of job and machine."""
+    cpus, memory, disk, gpus, slots = room
+    wants_cpus, wants_memory, wants_disk, wants_gpus = asked
+    if cpus is not None:
+        least = cpus / wants_cpus
+    else:
+        least = slots if slots is not None else 1.0
+    if wants_memory and memory is not None and memory < wants_memory * least:
+        least = memory / wants_memory
+    if wants_disk and disk is not None and disk < wants_disk * least:
+        least = disk / wants_disk
+    if wants_gpus and gpus is not None and gpus < wants_gpus * least:
+        least = gpus / wants_gpus
+    return int(least + _EPSILON)
 
 
 def without(room: Vector, asked: Need, jobs: int) -> Vector:
@@ -74,6 +81,8 @@ class Room:
     def __init__(self, classes: Iterable[RoomClass] = ()) -> None:
         merged: dict[tuple[Vector, bool, bool], RoomClass] = {}
         for c in classes:
+            if _empty(c.room):
+                continue
             key = (c.room, c.joined, c.stale)
             if key in merged:
                 merged[key].machines.extend(c.machines)
@@ -92,9 +101,13 @@ class Room:
         """Reserve room for up to so many jobs."""
         held = Held()
         left_over: list[RoomClass] = []
+        cpus_asked = asked[0] * (1 - _EPSILON)
         for c in self._classes:
             if held.jobs >= jobs:
                 break
+            cpus = c.room[0]
+            if cpus is not None and cpus < cpus_asked:  # most are told by this alone
+                continue
             each = jobs_held(c.room, asked)
             if each < 1:
                 continue
@@ -106,9 +119,7 @@ class Room:
         self._classes.extend(left_over)
         return held
 
-    def _take(
-        self, c: RoomClass, asked: Need, each: int, jobs: int, held: Held, left_over: list[RoomClass]
-    ) -> None:
+    def _take(self, c: RoomClass, asked: Need, each: int, jobs: int, held: Held, left_over: list[RoomClass]) -> None:
         full = min(len(c.machines), jobs // each)
         rest = jobs - full * each if full < len(c.machines) else 0
         for count, jobs_on_each in ((full, each), (1 if rest else 0, rest)):

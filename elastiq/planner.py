@@ -11,14 +11,14 @@ from typing import AbstractSet, Optional, Sequence
 from elastiq.broker import Budget, Orders, capacity
 from elastiq.demand import Standing
 from elastiq.interfaces import JobGroup, Resources, WorkerState
-from elastiq.nodes import IN_SERVICE, JOINED, TO_COME, Node, Registry, State
+from elastiq.nodes import IN_SERVICE, JOINED, TO_COME, Node, State
 from elastiq.packing import Held, Room, RoomClass, jobs_held, need, vector
 from elastiq.situation import Launch, Plan, Situation, Step, Verdict, group_name
 
 # A worker in another state takes no job.
 TAKING = (WorkerState.IDLE, WorkerState.BUSY)
 
-__all__ = ["Launch", "Plan", "Situation", "Step", "Verdict", "group_name", "plan", "stranger_for"]
+__all__ = ["Launch", "Plan", "Situation", "Step", "Verdict", "group_name", "plan"]
 
 
 def plan(s: Situation) -> Plan:
@@ -146,9 +146,7 @@ def _serve_group(s: Situation, group: JobGroup, waited: Optional[int], room: Roo
         why = _why_not_yet(s, group, waited, why)
     young = left - launching
     if young > 0 and not why:
-        why = (
-            f"{young} of them have not waited for waiting_jobs_time_s {s.settings.waiting_jobs_time_s:g} yet"
-        )
+        why = f"{young} of them have not waited for waiting_jobs_time_s {s.settings.waiting_jobs_time_s:g} yet"
     return Verdict(group, held.jobs, launching, why or _served_by(s, held), matchable)
 
 
@@ -210,26 +208,19 @@ def _useless(s: Situation) -> tuple[tuple[Step, ...], tuple[Step, ...]]:
     if s.no_end:
         return (), ()
     deadline = s.settings.estimated_vm_deploy_time_s
+    # An unexplained worker that appeared after a machine may be that machine under another identity.
+    doubt = max((one.number for one in s.registry.strangers.values() if not one.explained), default=0)
     for node in s.registry:
-        if node.site not in s.sites or node.acting or node.retry_at > s.now:
+        if node.site not in s.sites or node.acting or node.retry_at > s.now or node.number < doubt:
             continue
-        identity_doubt = stranger_for(s.registry, node)
-        if node.state in (State.PENDING, State.BOOTING) and node.boot_s >= deadline and not identity_doubt:
+        if node.state in (State.PENDING, State.BOOTING) and node.boot_s >= deadline:
             failed.append(Step(node, f"did not join within estimated_vm_deploy_time_s {deadline:g}"))
-        elif node.state is State.FAILED and node.seen is None and not identity_doubt:
+        elif node.state is State.FAILED and node.seen is None:
             if node.act_ended is None or s.workers_began >= node.act_ended:
                 ends.append(Step(node, node.reason))
-        elif node.state is State.LOST and node.lost_s >= s.settings.lost_after_s and not identity_doubt:
+        elif node.state is State.LOST and node.lost_s >= s.settings.lost_after_s:
             ends.append(Step(node, f"its worker has been missing for {node.lost_s:.0f} s"))
     return tuple(failed), tuple(ends)
-
-
-def stranger_for(registry: Registry, node: Node) -> str:
-    """The name of an unexplained worker that may be this node's under another identity, else empty."""
-    for name, stranger in registry.strangers.items():
-        if not stranger.explained and stranger.number > node.number:
-            return name
-    return ""
 
 
 # --------------------------------------------------------------------------- telling

@@ -40,9 +40,10 @@ def take_instances(
     should know."""
     notices: list[str] = []
     listed: set[str] = set()
+    requested = [node for node in registry if node.state is State.REQUESTED and node.site == site]
     for instance in seen.owned:
         listed.add(instance.id)
-        node = registry.by_instance(instance.id) or _claim(registry, site, instance)
+        node = registry.by_instance(instance.id) or _claim(registry, requested, instance)
         if node is None:
             if instance.state is InstanceState.TERMINATED:
                 continue  # ended ones linger in listings for an hour
@@ -56,12 +57,11 @@ def take_instances(
     return notices
 
 
-def _claim(registry: Registry, site: str, instance: Instance) -> Optional[Node]:
+def _claim(registry: Registry, requested: list[Node], instance: Instance) -> Optional[Node]:
     """The requested node of the intent that an instance names by tag or token."""
-    for node in registry:
-        if node.state is not State.REQUESTED or node.site != site:
-            continue
+    for node in requested:
         if node.intent and (instance.intent == node.intent or instance.token.endswith(node.intent)):
+            requested.remove(node)
             registry.bind(node, instance.id)
             return node
     return None
@@ -212,9 +212,7 @@ def _store_clocks(registry: Registry) -> None:
             registry.touched[node.id] = node
 
 
-def _seen(
-    registry: Registry, node: Node, worker: Worker, observed_s: float, wall: float, head_mark: str
-) -> None:
+def _seen(registry: Registry, node: Node, worker: Worker, observed_s: float, wall: float, head_mark: str) -> None:
     before = node.seen
     same = (node.worker, node.jobs, node.job_starts) == (worker.name, worker.jobs, worker.job_starts)
     shrunk = before is None or not same or worker.free != before.free
@@ -281,12 +279,7 @@ def _take_strangers(
         before = known.get(worker.name)
         same = before is not None and before.worker.free == worker.free and before.worker.jobs == worker.jobs
         explained = next(
-            (
-                explain[x]
-                for x in (worker.name, worker.instance_id or "", *sorted(worker.addresses))
-                if x in explain
-            ),
-            "",
+            (explain[x] for x in (worker.name, worker.instance_id or "", *sorted(worker.addresses)) if x in explain), ""
         )
         now[worker.name] = Stranger(
             worker,
