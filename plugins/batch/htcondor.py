@@ -165,10 +165,12 @@ class HTCondor(BatchSystem):
     def drain(self, worker: str, mode: DrainMode) -> DrainAnswer:
         """Drain every startd of the machine, or none."""
         if not self.can_drain:
-            return DrainAnswer(DrainOutcome.REFUSED, "drain = no in [htcondor]")
-        startds = self._startds(worker)
+            return _refused("drain = no in [htcondor]")
+        # By the name of a slot: a name with an @ in it needs no DNS, and by name (not by address) who is
+        # ADMINISTRATOR at the collector gets the right from there (SEC_ENABLE_REMOTE_ADMINISTRATION).
+        startds = pool.startds(self._slots(machine=_host(worker)))
         if not startds:
-            return DrainAnswer(DrainOutcome.REFUSED, f"the collector knows no worker {worker}")
+            return _refused(f"the collector knows no worker {worker}")
         self._drains[worker] = self._reason + uuid.uuid4().hex[:8]
         begun: list[str] = []
         for startd in startds:
@@ -192,16 +194,11 @@ class HTCondor(BatchSystem):
         if code == CHECK_FAILED and mode is DrainMode.IF_IDLE:
             return DrainAnswer(DrainOutcome.BUSY, f"a slot of {worker} is claimed")
         if code == CHECK_FAILED:
-            return DrainAnswer(
-                DrainOutcome.REFUSED,
-                f"{worker} would evict its jobs when drained: set MAXJOBRETIREMENTTIME there ({SEE})",
-            )
+            return _refused(f"{worker} would evict its jobs when drained: set MAXJOBRETIREMENTTIME there ({SEE})")
         if code == ALREADY_DRAINING:
             return self._drained_before(worker, mode)
         if "DENIED" in said or "AUTHENTICATE" in said:
-            return DrainAnswer(
-                DrainOutcome.REFUSED, f"we may not drain {worker}: give elastiq's token ADMINISTRATOR ({SEE})"
-            )
+            return _refused(f"we may not drain {worker}: give elastiq's token ADMINISTRATOR ({SEE})")
         if "unexpected argument: -reason" in said and reason:
             self._gives_reason = False  # before 8.9.11
             return self._drain(worker, startd, mode)
@@ -209,11 +206,11 @@ class HTCondor(BatchSystem):
 
     def _drained_before(self, worker: str, mode: DrainMode) -> DrainAnswer:
         slots = self._slots(machine=_host(worker))
-        seen = pool.worker(worker, slots)
+        seen = self._unless_undone(pool.worker(worker, slots))
         if not any(map(pool.draining, slots)):
             raise SourceError(f"{worker} says that it drains already, its ad does not yet show for whom")
         if self._mark not in (seen.drained_by or ""):
-            return DrainAnswer(DrainOutcome.REFUSED, f"drained by someone else ({seen.drained_by or 'no reason'})")
+            return _refused(f"drained by someone else ({seen.drained_by or 'no reason'})")
         if seen.jobs and mode is DrainMode.IF_IDLE:
             return DrainAnswer(DrainOutcome.BUSY, f"{seen.jobs} slots of {worker} are claimed")
         return DrainAnswer(DrainOutcome.DRAINED, "was drained by us before")
@@ -235,11 +232,6 @@ class HTCondor(BatchSystem):
         result = self._run("condor_drain", "-debug", "-cancel", startd)
         if result.returncode != 0 and _code(repr(result.stderr)) != NO_SUCH_DRAIN:
             raise SourceError(f"condor_drain -cancel of {startd} failed: {_why(result)}")
-
-    def _startds(self, worker: str) -> list[str]:
-        # By the name of a slot: a name with an @ in it needs no DNS, and by name (not by address) who is
-        # ADMINISTRATOR at the collector gets the right from there (SEC_ENABLE_REMOTE_ADMINISTRATION).
-        return list(pool.startds(self._slots(machine=_host(worker))))
 
     def forget(self, worker: str) -> None:
         """Take a dead machine's ads out of the collector, which would keep them for CLASSAD_LIFETIME."""
@@ -275,14 +267,12 @@ class HTCondor(BatchSystem):
         if jobs.missing:
             return "warning", f"not all schedds answer: {'; '.join(jobs.missing)}"
         seen = sum(group.waiting + (group.running or 0) for group in jobs.groups)
-        names = "Name,TotalIdleJobs,TotalRunningJobs"
-        listed = self._ask("condor_status", "-schedd", "-json", "-attributes", f"MyType,{names}")
-        told = sum(ads.number(row.get(n)) or 0 for row in listed for n in ("totalidlejobs", "totalrunningjobs"))
+        totals = ("TotalIdleJobs", "TotalRunningJobs")
+        listed = self._ask("condor_status", "-schedd", "-json", "-attributes", ",".join(("MyType", "Name", *totals)))
+        told = sum(ads.number(row.get(name.lower())) or 0 for row in listed for name in totals)
         if not seen and told and not self._constraint:
-            return "warning", (
-                f"shows no job, while the schedds' ads, up to 5 minutes old, speak of {told:g}:"
-                " if that stays so, other users' jobs are hidden from us"
-            )
+            text = f"shows no job, while the schedds' ads, up to 5 minutes old, speak of {told:g}:"
+            return "warning", f"{text} if that stays so, other users' jobs are hidden from us"
         return "ok", f"shows {seen} jobs of all users that wait or run"
 
     def _check_drain(self) -> tuple[str, str]:
@@ -309,6 +299,10 @@ class HTCondor(BatchSystem):
         if result.returncode != 0:  # first: what it printed is then no answer, however well-formed
             raise SourceError(f"{tool} failed with exit code {result.returncode}: {result.complaint}")
         return ads.rows(result.text, tool)
+
+
+def _refused(why: str) -> DrainAnswer:
+    return DrainAnswer(DrainOutcome.REFUSED, why)
 
 
 def _checked(name: str, look: Callable[[], tuple[str, str]]) -> Check:

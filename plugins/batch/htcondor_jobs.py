@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import re
+from dataclasses import replace
 from typing import Any, Iterable, Mapping, Optional
 
 from elastiq.interfaces import JobGroup, Resources, SourceError
@@ -15,14 +16,8 @@ RUNNING = frozenset({2, 6, 7})  # running, transferring output, suspended: on a 
 UNIVERSES = frozenset({5, 10, 11, 13})  # vanilla, java, parallel, vm; not scheduler (7), grid (9), local (12)
 
 JOB_ATTRIBUTES = (
-    "JobStatus",
-    "JobUniverse",
-    "RequestCpus",
-    "RequestMemory",
-    "RequestDisk",
-    "RequestGPUs",
-    "Requirements",
-    "RoutedToJobId",
+    *("JobStatus", "JobUniverse", "RoutedToJobId"),
+    *("RequestCpus", "RequestMemory", "RequestDisk", "RequestGPUs", "Requirements"),
 )
 
 
@@ -33,40 +28,34 @@ def job_groups(answers: Mapping[str, Iterable[Row]]) -> tuple[JobGroup, ...]:
     (MemoryUsage, ImageSize, DiskUsage), and a group there has one state. Neither is part of a shape.
     """
     found: dict[str, JobGroup] = {}
-    for schedd, groups in answers.items():
-        for row in groups:
-            count, waiting, running = _counts(row, schedd)
-            if not (waiting or running):
-                continue
-            asked, conditions = request(row), requirements(row.get("requirements"))
-            text = repr((asked.cpus, asked.memory_mb, asked.disk_mb, asked.gpus, conditions))
-            key = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
-            before = found.get(key)
-            sample = before.sample_job if before else ""
-            if waiting and not sample:
-                sample = _first_job(row, schedd if len(answers) > 1 else "")
-            found[key] = JobGroup(
-                key=key,
-                request=asked,
-                waiting=(before.waiting if before else 0) + (count if waiting else 0),
-                running=((before.running or 0) if before else 0) + (count if running else 0),
-                requirements=conditions,
-                sample_job=sample,
-                not_eligible="its Requirements are false" if _canonical(conditions) == "false" else "",
-            )
+    for schedd, row in ((schedd, row) for schedd, groups in answers.items() for row in groups):
+        waiting, running = _counts(row, schedd)
+        if not (waiting or running):
+            continue
+        asked, conditions = request(row), requirements(row.get("requirements"))
+        text = repr((asked.cpus, asked.memory_mb, asked.disk_mb, asked.gpus, conditions))
+        key = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+        why_not = "its Requirements are false" if _canonical(conditions) == "false" else ""
+        group = found.get(key) or JobGroup(key, asked, 0, 0, conditions, not_eligible=why_not)
+        sample = group.sample_job
+        if waiting and not sample:
+            sample = _first_job(row, schedd if len(answers) > 1 else "")
+        running += group.running or 0
+        found[key] = replace(group, waiting=group.waiting + waiting, running=running, sample_job=sample)
     return tuple(found.values())
 
 
-def _counts(row: Row, schedd: str) -> tuple[int, bool, bool]:
-    count = row.get("jobcount")
+def _counts(row: Row, schedd: str) -> tuple[int, int]:
+    """How many jobs of this group wait, and how many run."""
+    count, status, universe = (row.get(name) for name in ("jobcount", "jobstatus", "jobuniverse"))
     if isinstance(count, bool) or not isinstance(count, int) or count < 0:
         raise SourceError(f"condor_q -group-by answered a group without a JobCount (schedd {schedd or 'here'})")
-    status, universe = (
-        value if isinstance(value, int) else -1 for value in (row.get("jobstatus"), row.get("jobuniverse"))
-    )
     factory = "clusterid" in row and "procid" not in row
-    counts = universe in UNIVERSES and row.get("routedtojobid") is None and not factory and count > 0
-    return count, counts and status in WAITING, counts and status in RUNNING
+    if not (isinstance(status, int) and isinstance(universe, int) and universe in UNIVERSES):
+        return 0, 0
+    if factory or row.get("routedtojobid") is not None:
+        return 0, 0
+    return count if status in WAITING else 0, count if status in RUNNING else 0
 
 
 def _first_job(row: Row, schedd: str) -> str:
@@ -79,33 +68,21 @@ def request(row: Row) -> Resources:
     disk and GPUs that are no positive number are left unsaid: by default memory and disk are expressions
     over what the job was seen to use."""
 
-    def positive(name: str) -> Optional[float]:
+    def positive(name: str, unit: int = 1) -> Optional[float]:
         value = number(row.get(name))
-        return value if value is not None and value > 0 else None
+        return value / unit if value is not None and value > 0 else None
 
-    disk_kb = positive("requestdisk")
-    return Resources(
-        cpus=positive("requestcpus") or 1.0,
-        memory_mb=positive("requestmemory"),
-        disk_mb=None if disk_kb is None else disk_kb / 1024,
-        gpus=positive("requestgpus"),
-    )
+    cpus, disk_mb = positive("requestcpus") or 1.0, positive("requestdisk", 1024)
+    return Resources(cpus, positive("requestmemory"), disk_mb, positive("requestgpus"))
 
 
 # What condor_submit appends by itself, without blanks, scopes and outer parentheses, in lower case.
 DEFAULT_CLAUSES = frozenset(
-    {
-        "true",
-        'arch=="x86_64"',
-        'opsys=="linux"',
-        "disk>=requestdisk",
-        "memory>=requestmemory",
-        "cpus>=requestcpus",
-        "gpus>=requestgpus",
-        "countmatches(requiregpus,availablegpus)>=requestgpus",
-        "(filesystemdomain==filesystemdomain)||(hasfiletransfer)",
-        "hasfiletransfer",
-    }
+    """
+    true arch=="x86_64" opsys=="linux" disk>=requestdisk memory>=requestmemory cpus>=requestcpus gpus>=requestgpus
+    countmatches(requiregpus,availablegpus)>=requestgpus (filesystemdomain==filesystemdomain)||(hasfiletransfer)
+    hasfiletransfer
+    """.split()
 )
 
 

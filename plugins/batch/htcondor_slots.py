@@ -78,8 +78,7 @@ def worker(name: str, slots: Sequence[Row]) -> Worker:
     state = _state(slots, jobs)
     words = sorted({f"{row.get('state') or '?'}/{row.get('activity') or '?'}" for row in slots})
     reasons = [row["drainreason"] for row in slots if isinstance(row.get("drainreason"), str) and draining(row)]
-    starts = [value for value in (number(row.get("jobstarts")) for row in slots) if value is not None]
-    began = [value for value in (number(row.get("daemonstarttime")) for row in slots) if value]
+    starts = _numbers(slots, "jobstarts")
     return Worker(
         name=name,
         state=state,
@@ -90,13 +89,22 @@ def worker(name: str, slots: Sequence[Row]) -> Worker:
         jobs=jobs,
         job_starts=int(max(starts)) if starts else None,  # of the whole startd, on each of its slots
         drained_by=reasons[0] if reasons else None,
-        started_at=max(began, default=None),
+        started_at=max(_numbers(slots, "daemonstarttime"), default=None),
         detail="" if state in (WorkerState.IDLE, WorkerState.BUSY) else ", ".join(words),
     )
 
 
+def _numbers(slots: Sequence[Row], name: str) -> list[float]:
+    return [value for value in (number(row.get(name)) for row in slots) if value is not None]
+
+
+def _top(slots: Sequence[Row]) -> list[Row]:
+    """The slots that are not cut from another."""
+    return [row for row in slots if word(row, "slottype") != "dynamic"]
+
+
 def _state(slots: Sequence[Row], jobs: int) -> WorkerState:
-    top = [row for row in slots if word(row, "slottype") != "dynamic"]
+    top = _top(slots)
     if any(row.get("offline") is True for row in slots):
         return WorkerState.OTHER  # a hibernating machine's last ad
     if top and all(map(draining, top)):
@@ -108,21 +116,20 @@ def _state(slots: Sequence[Row], jobs: int) -> WorkerState:
 
 
 def _total(slots: Sequence[Row]) -> Resources:
-    top = [row for row in slots if word(row, "slottype") != "dynamic"]
+    top = _top(slots)
     if top and all(number(row.get("totalslotcpus")) is not None for row in top):
         return _sum(top, top, "totalslot")
     return _sum(slots, slots)  # what is left of a partitionable slot, and what was cut from it
 
 
 def _sum(chosen: Sequence[Row], said_by: Sequence[Row], prefix: str = "") -> Resources:
-    def total(name: str) -> Optional[float]:
-        if not any(number(row.get(prefix + name)) is not None for row in said_by):
+    def total(name: str, unit: int = 1) -> Optional[float]:
+        if not _numbers(said_by, prefix + name):
             return None
-        return sum(max(0.0, number(row.get(prefix + name)) or 0.0) for row in chosen)
+        return sum(max(0.0, value) for value in _numbers(chosen, prefix + name)) / unit
 
-    disk_kb, gpus = total("disk"), total("gpus")
     # A slot without the attribute GPUs has none, which is not the same as not said.
-    return Resources(total("cpus"), total("memory"), None if disk_kb is None else disk_kb / 1024, gpus or 0.0)
+    return Resources(total("cpus"), total("memory"), total("disk", 1024), total("gpus") or 0.0)
 
 
 def _instance_id(slots: Sequence[Row]) -> Optional[str]:

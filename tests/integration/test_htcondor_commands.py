@@ -344,6 +344,11 @@ def test_a_drain_that_was_undone_does_not_pass_for_drained_while_the_ad_is_old(p
     batch.undrain("w1")
     worker = the(batch, "w1")
     assert (worker.state, worker.drained_by) == (WorkerState.OTHER, None)
+    pool.load()["workers"]["w1"]["drain"] = "an administrator's, not yet in the ad"
+    pool.save()
+    assert batch.drain("w1", DrainMode.IF_IDLE).outcome is DrainOutcome.REFUSED
+    pool.load()["workers"]["w1"]["drain"] = None
+    pool.save()
     change(pool, updates_ads=True)
     assert batch.drain("w1", DrainMode.IF_IDLE).outcome is DrainOutcome.DRAINED
     assert the(batch, "w1").state is WorkerState.DRAINED, "a new drain is another one"
