@@ -107,7 +107,8 @@ def run(argv: Sequence[str], *, timeout_s: float, max_output: int = MAX_OUTPUT, 
             # member; else it is free, but the kernel hands it out again only after all other numbers.
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(child.pid, signal.SIGKILL)
-            _ended(child, REAP_S)  # else `subprocess` itself tries again later
+            with contextlib.suppress(subprocess.TimeoutExpired):  # `subprocess` itself tries again later
+                child.wait(REAP_S)
     out, err = map(bytes, read.values())
     return CommandResult(child.returncode, out, err, time.monotonic() - began)
 
@@ -134,7 +135,9 @@ def _collect(
     while True:
         remaining = began + timeout_s - time.monotonic()
         wait_s = max(0.0, min(SLICE_S, remaining))
-        ended = _ended(child, 0.0 if open_pipes else wait_s)  # first: what it wrote is in the pipe by now
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            child.wait(0.0 if open_pipes else wait_s)  # before the pipes: what it wrote is in them by now
+        ended = child.returncode is not None
         ready = poll.poll(0 if ended else wait_s * 1000) if open_pipes else []
         for fd, _ in ready:
             chunk = os.read(fd, 65_536)
@@ -150,11 +153,3 @@ def _collect(
             return
         if remaining <= 0:
             raise CommandTimeout(argv, f"did not end within {timeout_s:g} s, killed")
-
-
-def _ended(child: Child, wait_s: float) -> bool:
-    try:
-        child.wait(wait_s)
-    except subprocess.TimeoutExpired:
-        return False
-    return True

@@ -56,6 +56,7 @@ class Core:
         self.counters: dict[str, int] = {}
         self.notices: dict[str, str] = {}  # what a person should know now, by subject
         self.store_broken = False
+        self.log_failures: Callable[[], int] = lambda: 0  # records that the log could not take; the service sets it
         self.faults: dict[str, int] = {}  # distinct exceptions that are bugs, with their counts
         self._told: dict[str, str] = {}
         self._learned_stored = ""

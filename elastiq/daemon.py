@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
+from functools import partial
 from typing import Any, Callable, Mapping, Optional
 
-from elastiq import planner, status
+from elastiq import __version__, planner, status
+from elastiq.control import Refused
 from elastiq.core import Core
 from elastiq.events import Timer
 from elastiq.executor import Outcome
@@ -102,8 +104,8 @@ class Daemon:
     def command(self, verb: str, args: Mapping[str, Any]) -> dict[str, Any]:
         """A command from the control socket. On the decision thread; its acts go on after it returned."""
         if verb == "adopt":
-            return self._adopt(bool(args.get("yes")))
-        raise ValueError(f"unknown command {verb!r}: this elastiq knows adopt")
+            return self._adopt(args.get("ids"))
+        raise Refused("unknown-verb", f"`{verb}` is not a command of elastiq {__version__}")
 
     def _fingerprint(self) -> None:
         pools = self.core.settings.pools
@@ -242,31 +244,33 @@ class Daemon:
 
     # ------------------------------------------------------------------ the rest
 
-    def _adopt(self, yes: bool) -> dict[str, Any]:
-        """List another head's instances of this cluster; take them over if told so."""
+    def _adopt(self, ids: Any) -> dict[str, Any]:
+        """List another head's instances of this cluster; take over those of them that are named."""
         core = self.core
         found = {
-            site: [instance.id for instance in seen.value.other_heads]
+            instance.id: site
             for site, seen in self.observer.instances.items()
-            if seen.value is not None and seen.value.other_heads
+            for instance in (seen.value.other_heads if seen.value is not None else ())
         }
-        ids = [instance_id for site_ids in found.values() for instance_id in site_ids]
-        if not yes:
-            return {"instances": ids, "adopted": False}
+        if ids is None:
+            return {"instances": list(found)}
+        if not isinstance(ids, list) or not all(isinstance(name, str) for name in ids):
+            raise Refused("malformed", '"ids" is a list of instance ids')
+        strangers = [name for name in ids if name not in found]
+        if strangers:
+            names = ", ".join(strangers)
+            raise Refused("impossible", f"no such instance of another head node (any more), nothing adopted: {names}")
 
         def adopted(outcome: Outcome[None]) -> None:
             core.tell("adopt", core.explain(outcome.error) if outcome.error else "")
             self._now("check_vms")
 
-        for site, site_ids in found.items():
-            core.act_on_cloud(site, "adopt", _adopting(core.clouds[site], site_ids), adopted)
-        for instance_id in ids:
-            core.record("adopt", instance_id, "", "elastiqctl adopt")
-        return {"instances": ids, "adopted": True}
+        for site in dict.fromkeys(found[name] for name in ids):
+            named = [name for name in ids if found[name] == site]
+            core.act_on_cloud(site, "adopt", partial(core.clouds[site].adopt, named), adopted)
+        for name in ids:
+            core.record("adopt", name, "", "elastiqctl adopt")
+        return {"adopted": ids}
 
     def publish(self) -> None:
         self.snapshot = status.snapshot(self)
-
-
-def _adopting(cloud: Cloud, ids: list[str]) -> Callable[[], None]:
-    return lambda: cloud.adopt(ids)

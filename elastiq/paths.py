@@ -11,9 +11,7 @@ from pathlib import Path
 from typing import Optional
 
 LOCK = "elastiq.lock"  # in the state directory: one daemon for one state
-SOCKET = "elastiq.sock"  # in the run directory
 SOCKET_LOCK = "elastiq.pid"  # in the run directory: one daemon for one socket
-LOG = "elastiq.log"
 
 _Given = Optional[str]
 _FLOCK = "hhqqi"  # struct flock with 64-bit offsets, which every Python on Linux is built with
@@ -40,7 +38,7 @@ class Paths:
 
     @property
     def socket(self) -> Path:
-        return self.rundir / SOCKET
+        return self.rundir / "elastiq.sock"
 
 
 class LockedError(Exception):

@@ -7,24 +7,22 @@ hangs can be told to leave. Everything that can go wrong before the loop runs is
 from __future__ import annotations
 
 import argparse
-import contextlib
 import faulthandler
 import logging
 import os
-import select
 import signal
 import sys
 import threading
 import time
-from concurrent.futures import Future
-from typing import Iterator, Optional, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Optional, Sequence
 
 from elastiq import __version__, command, config, factory, identity, logs
 from elastiq.control import Answer, ControlServer, Refused
 from elastiq.daemon import Daemon
 from elastiq.events import EventQueue, RealClock
 from elastiq.interfaces import SourceError
-from elastiq.notify import notify, reloading, watchdog_s
+from elastiq.notify import notify, watchdog_s
 from elastiq.paths import LOCK, SOCKET_LOCK, Lock, LockedError, Paths
 from elastiq.store import Store, StoreError
 from elastiq.threads import ThreadExecutor
@@ -36,8 +34,8 @@ EXIT_CANNOT_CREATE = 73  # EX_CANTCREAT: a directory, the socket or the store ca
 EXIT_RUNS_ALREADY = 75  # EX_TEMPFAIL: another elastiq has this state or run directory
 EXIT_CONFIG = 78  # EX_CONFIG: the configuration is wrong; starting again would not help
 IN_FLIGHT_S = 8.0  # for calls in flight, after the loop has ended
-ENDED = 0  # no signal has this number: the decision loop has ended
 LEAVE_S = 9.5  # after the first signal, whatever hangs
+ENDED = 0  # no signal has this number: the decision loop has ended
 
 EPILOG = """\
 signals: TERM, INT  end within 10 s (a second one: at once)     HUP  read the configuration again
@@ -46,13 +44,16 @@ be used   75 another elastiq runs there   78 error in the configuration (one lin
 """
 
 
-class StartError(Exception):
-    """The daemon cannot start. ``lines`` are for a person."""
+# What a person can mend. A SourceError is here of a plugin that cannot be made from its section.
+EXPECTED = (config.ConfigError, SourceError, LockedError, StoreError, identity.IdentityError, OSError)
 
-    def __init__(self, code: int, *lines: str) -> None:
-        self.code = code
-        self.lines = lines
-        super().__init__(*lines)
+
+def _explained(error: Exception) -> tuple[int, list[str]]:
+    """The exit code for one of EXPECTED, and lines for a person."""
+    if isinstance(error, (config.ConfigError, SourceError)):
+        return EXIT_CONFIG, str(error).splitlines()
+    text = f"{error.filename}: {error.strerror}, cannot start" if isinstance(error, OSError) else str(error)
+    return EXIT_RUNS_ALREADY if isinstance(error, LockedError) else EXIT_CANNOT_CREATE, [text]
 
 
 def main(argv: Optional[Sequence[str]] = None) -> int:
@@ -62,12 +63,12 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     if sys.stderr is not None:
         faulthandler.enable()  # the watchdog's SIGABRT shows where the loop hung
     try:
-        with _explained():
-            paths = Paths.of(args.config, args.logdir, args.statedir, args.rundir)
-            service = Service(paths, config.load(paths.config), args.logdir is not None, args.background)
-    except StartError as error:
-        print(*(f"elastiq: {line}" for line in error.lines), sep="\n", file=sys.stderr)
-        return error.code
+        paths = Paths.of(args.config, args.logdir, args.statedir, args.rundir)
+        service = Service(paths, config.load(paths.config), args.logdir is not None, args.background)
+    except EXPECTED as error:
+        code, lines = _explained(error)
+        print(*(f"elastiq: {line}" for line in lines), sep="\n", file=sys.stderr)
+        return code
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
     code = service.run()
@@ -77,12 +78,9 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="elastiq",
-        description="Run elastiq in the foreground; `elastiqctl` controls it.",
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
+        prog="elastiq", epilog=EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
     )
+    parser.description = "Run elastiq in the foreground; `elastiqctl` controls it."
     parser.add_argument("--config", metavar="FILE", help="configuration file (root: /etc/elastiq.conf)")
     parser.add_argument("--logdir", metavar="DIR", help="also log into rotated files there")
     parser.add_argument("--statedir", metavar="DIR", help="durable state (root: /var/lib/elastiq)")
@@ -92,52 +90,12 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-@contextlib.contextmanager
-def _explained() -> Iterator[None]:
-    """Turn what a person can mend into a `StartError`."""
-    try:
-        yield
-    except config.ConfigError as error:
-        raise StartError(EXIT_CONFIG, *error.problems) from None
-    except SourceError as error:  # of a plugin that cannot be made from its section
-        raise StartError(EXIT_CONFIG, str(error)) from None
-    except LockedError as error:
-        raise StartError(EXIT_RUNS_ALREADY, str(error)) from None
-    except (StoreError, identity.IdentityError) as error:
-        raise StartError(EXIT_CANNOT_CREATE, str(error)) from None
-    except OSError as error:
-        raise StartError(EXIT_CANNOT_CREATE, f"{error.filename}: {error.strerror}, cannot start") from None
-
-
-class _Signals:
-    """Signals come through a pipe that Python's own handler writes to, and so does the end of the loop.
-
-    Waiting on a lock for a Python handler is not enough: the kernel may give the signal to another thread,
-    and then nothing wakes the main one (seen here in one of ten SIGTERMs right after the start).
-    """
-
-    def __init__(self) -> None:
-        self._read, self._write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-        signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            signal.signal(number, lambda *_: None)
-
-    def post(self, number: int) -> None:
-        os.write(self._write, bytes([number]))
-
-    def wait(self, timeout_s: Optional[float]) -> Optional[int]:
-        """The next signal, or None after so many seconds without one."""
-        ready, _, _ = select.select([self._read], [], [], timeout_s)
-        return os.read(self._read, 1)[0] if ready else None
-
-
 class Service:
     """One daemon with its locks, logs, socket and signals."""
 
     def __init__(self, paths: Paths, loaded: config.Loaded, log_to_files: bool, background: bool) -> None:
         """Take the locks and open the logs."""
-        self._paths = paths
-        self._settings = loaded.settings
+        self._paths, self._settings = paths, loaded.settings
         self._logdir = paths.logdir if log_to_files else None
         # In the background, standard error is a file for what does not come through the log.
         self._stream = open(os.devnull, "w") if background else sys.stderr
@@ -146,165 +104,144 @@ class Service:
         self._locks = (Lock(paths.statedir / LOCK), Lock(paths.rundir / SOCKET_LOCK))
         self._owner = identity.owner(loaded.settings.cluster_name, paths.statedir)
         self._events = EventQueue(RealClock(), longest_pause_s=loaded.settings.sleep_s)
+        self._reloads = ThreadPoolExecutor(1, "elastiq reload")  # one at a time, and never on the loop
         self._daemon: Optional[Daemon] = None
-        self._failure: Optional[StartError] = None
-        self._beat_due = True
-        self._reload_lock = threading.Lock()
+        self._code = 0  # why the decision loop ended
         self._begin_log(loaded, f"elastiq {__version__} starts")
 
     def run(self) -> int:
-        """Run until a signal or a fault; returns the exit code."""
-        self._signals = _Signals()
+        """Run until a signal or a fault; returns the exit code.
+
+        Signals come through a pipe that Python's own handler writes to, and so does the end of the loop.
+        Waiting on a lock for a Python handler is not enough: the kernel may give the signal to another thread,
+        and then nothing wakes the main one (seen here in one of ten SIGTERMs right after the start).
+        """
+        signals, self._pipe = os.pipe()
+        os.set_blocking(self._pipe, False)
+        signal.set_wakeup_fd(self._pipe, warn_on_full_buffer=False)
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGALRM):
+            signal.signal(number, lambda *_: None)
         threading.Thread(target=self._decide, name="elastiq decisions", daemon=True).start()
-        code = self._supervise()
-        for line in self._failure.lines if self._failure else ():
-            log.critical("%s", line)
+        code = self._supervise(signals)
         log.info("elastiq ends")
-        return self._failure.code if self._failure else code
+        return self._code or code
 
     # ------------------------------------------------------------------ the decision thread
 
     def _decide(self) -> None:
         try:
-            with _explained():
-                daemon, control = self._build()
+            batch, clouds = factory.plugins(self._settings, self._owner)
+            owner, events, executor = self._owner, self._events, ThreadExecutor(self._events)
+            store = Store(str(self._paths.statedir / "elastiq.db"))
+            daemon = factory.build(
+                self._settings, batch=batch, clouds=clouds, owner=owner, events=events, executor=executor, store=store
+            )
+            daemon.core.log_failures = lambda: self._sinks.failures
+            daemon.start()
+            self._daemon = daemon
+            control = ControlServer(self._paths.socket, lambda: daemon.snapshot, self._command)
             self._events.post(lambda: notify("READY=1"))  # from the loop: it runs
+            self._events.post(self._feed)
             daemon.run()
             control.close()
             daemon.close(IN_FLIGHT_S)
-        except StartError as error:
-            self._failure = error
+        except EXPECTED as error:
+            self._code, lines = _explained(error)
+            for line in lines:
+                log.critical("%s", line)
         except Exception:
-            log.critical("internal fault", exc_info=True)
-            self._failure = StartError(EXIT_FAULT, "the decision loop ended by an internal fault")
+            self._code = EXIT_FAULT
+            log.critical("the decision loop ended by an internal fault", exc_info=True)
         finally:
-            self._signals.post(ENDED)
+            os.write(self._pipe, bytes([ENDED]))
 
-    def _build(self) -> tuple[Daemon, ControlServer]:
-        batch, clouds = factory.plugins(self._settings, self._owner)
-        daemon = factory.build(
-            self._settings,
-            batch=batch,
-            clouds=clouds,
-            owner=self._owner,
-            events=self._events,
-            executor=ThreadExecutor(self._events),
-            store=Store(str(self._paths.statedir / "elastiq.db")),
-        )
-        daemon.start()
-        self._daemon = daemon
-        return daemon, ControlServer(self._paths.socket, lambda: daemon.snapshot, self._command)
+    def _feed(self) -> None:
+        """The loop itself feeds systemd's watchdog: one that hangs does not."""
+        if limit_s := watchdog_s():
+            notify("WATCHDOG=1")
+            self._events.after(limit_s / 4, self._feed)
 
     # ------------------------------------------------------------------ the main thread
 
-    def _supervise(self) -> int:
-        """Wait for signals until it is time to leave; returns the exit code if nothing failed."""
-        watchdog = watchdog_s()
+    def _supervise(self, signals: int) -> int:
+        """Wait for signals until it is time to leave; returns the exit code if nothing failed.
+
+        The first signal ends commands at once and lets other calls in flight end; LEAVE_S after it the
+        process is gone, whatever hangs.
+        """
+        leaving = False
         while True:
-            number = self._signals.wait(watchdog / 4 if watchdog else None)
-            if number is None:
-                self._beat()
-            elif number == ENDED:
-                return 0
-            elif number == signal.SIGHUP:
-                threading.Thread(target=self._reload_quietly, name="elastiq reload", daemon=True).start()
-            else:
-                return self._leave(signal.Signals(number).name)
-
-    def _beat(self) -> None:
-        """Let the loop itself feed the watchdog: one that hangs does not."""
-
-        def fed() -> None:
-            notify("WATCHDOG=1")
-            self._beat_due = True
-
-        if self._beat_due:
-            self._beat_due = False
-            self._events.post(fed)
-
-    def _leave(self, reason: str) -> int:
-        """End commands at once, let other calls in flight end, and be gone in time whatever they do."""
-        end = time.monotonic() + LEAVE_S
-        log.info("%s: ending", reason)
-        notify("STOPPING=1")
-        if self._daemon:
-            self._daemon.stop(reason)
-        else:
-            return 0  # nothing was begun yet
-        command.kill_all()
-        while True:
-            number = self._signals.wait(max(0.0, end - time.monotonic()))
-            if number is None:
-                log.error("the decision loop did not end within %g s: leaving without it", LEAVE_S)
-                return EXIT_FAULT
+            number = os.read(signals, 1)[0]
             if number == ENDED:
                 return 0
-            if number != signal.SIGHUP:
+            if number == signal.SIGALRM:
+                log.error("the decision loop did not end within %g s: leaving without it", LEAVE_S)
+                return EXIT_FAULT
+            if number == signal.SIGHUP:
+                self._reloads.submit(self._reload)  # what is wrong is in the log and in the status
+            elif leaving:
                 log.warning("second signal: leaving at once")
                 return 128 + number
+            else:
+                leaving = True
+                signal.setitimer(signal.ITIMER_REAL, LEAVE_S)
+                reason = signal.Signals(number).name
+                log.info("%s: ending", reason)
+                notify("STOPPING=1")
+                if self._daemon is None:
+                    return 0  # nothing was begun yet
+                self._daemon.stop(reason)
+                command.kill_all()
 
     # ------------------------------------------------------------------ reload and commands: any thread
 
-    def reload(self) -> None:
-        """Read the configuration again. Raises `StartError`; the old settings then stay."""
+    def _reload(self) -> Answer:
+        """Read the configuration again. Raises `Refused`; the old settings then stay."""
         daemon = self._daemon
-        if daemon is None:
-            raise StartError(EXIT_CONFIG, "elastiq is still starting")
-        with self._reload_lock:
-            reloading()
-            try:
-                with _explained():
-                    loaded = config.load(self._paths.config)
-                    settings = loaded.settings
-                    if settings.cluster_name != self._settings.cluster_name:
-                        raise StartError(
-                            EXIT_CONFIG, "cluster_name cannot change while elastiq runs: restart it"
-                        )
-                    batch, clouds = factory.plugins(settings, self._owner)
-            except StartError as error:
-                text = "refused, the old settings stay: " + "; ".join(error.lines)
-                log.error("reload %s", text)
-                self._events.post(lambda: daemon.core.tell("reload", text, logging.DEBUG))
-                raise
-            finally:
-                notify("READY=1")
-            self._settings = settings
+        if daemon is None or daemon.stopping:
+            raise Refused("impossible", "elastiq is still starting, or it ends")
+        notify("RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1000}")
+        try:
+            loaded = config.load(self._paths.config)
+            settings = loaded.settings
+            if settings.cluster_name != self._settings.cluster_name:
+                raise config.ConfigError(["cluster_name cannot change while elastiq runs: restart it"])
+            batch, clouds = factory.plugins(settings, self._owner)
             self._begin_log(loaded, "configuration read again")
-
-        def take() -> None:
-            self._events.longest_pause_s = settings.sleep_s
-            daemon.core.tell("reload", "")
-            daemon.core.guard("reload", lambda: daemon.reload(settings, batch, clouds))
-
-        self._events.post(take)
-
-    def _reload_quietly(self) -> None:
-        with contextlib.suppress(StartError):  # it is in the log and in the status
-            self.reload()
+        except EXPECTED as error:
+            text = "; ".join(_explained(error)[1])
+            notice = f"refused, the old settings stay: {text}"
+            log.error("reload %s", notice)
+            self._events.post(lambda: daemon.core.tell("reload", notice, logging.DEBUG))
+            raise Refused("config", text) from None
+        except Exception:
+            log.exception("internal fault in a reload")
+            raise
+        finally:
+            notify("READY=1")
+        self._settings = settings
+        self._events.longest_pause_s = settings.sleep_s
+        self._events.post(lambda: daemon.core.tell("reload", ""))
+        self._events.post(lambda: daemon.core.guard("reload", lambda: daemon.reload(settings, batch, clouds)))
+        return {}
 
     def _command(self, verb: str, args: Answer) -> Future[Answer]:
-        future: Future[Answer] = Future()
         if verb == "reload":
+            return self._reloads.submit(self._reload)
+        daemon, future = self._daemon, Future[Answer]()
+        assert daemon is not None  # before there is a socket
+
+        def run() -> None:
             try:
-                self.reload()
-            except StartError as error:
-                raise Refused("config", "; ".join(error.lines)) from None
-            future.set_result({})
-        elif verb == "adopt":
-            self._events.post(lambda: self._on_loop(future, verb, args))
-        else:
-            raise Refused("unknown-verb", f"`{verb}` is not a command of elastiq {__version__}")
+                future.set_result(daemon.command(verb, args))
+            except Exception as error:  # noqa: BLE001 - it is raised where the client is answered
+                future.set_exception(error)
+
+        self._events.post(run)
         return future
 
-    def _on_loop(self, future: Future[Answer], verb: str, args: Answer) -> None:
-        assert self._daemon is not None
-        try:
-            future.set_result(self._daemon.command(verb, args))
-        except Exception as error:  # noqa: BLE001 - it is raised where the client is answered
-            future.set_exception(error)
-
     def _begin_log(self, loaded: config.Loaded, what: str) -> None:
-        logs.setup(loaded.settings.log_level, loaded.settings.log_format, self._logdir, self._stream)
+        self._sinks = logs.setup(loaded.settings.log_level, loaded.settings.log_format, self._logdir, self._stream)
         log.info("%s, %s says: %s", what, self._paths.config, ", ".join(loaded.set_keys))
         for warning in loaded.warnings:
             log.warning("%s", warning)

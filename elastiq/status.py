@@ -46,6 +46,7 @@ def snapshot(daemon: Daemon) -> dict[str, Any]:
         "notices": [f"{subject}: {text}" for subject, text in sorted(core.notices.items())],
         "counters": dict(sorted(core.counters.items())),
         "faults": dict(core.faults),
+        "log_failures": core.log_failures(),
     }
 
 

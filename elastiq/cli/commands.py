@@ -13,7 +13,8 @@ from elastiq import __version__, client, config
 from elastiq.cli import follow, process, view
 from elastiq.cli.running import holder
 from elastiq.control import Refused
-from elastiq.paths import LOG, Paths
+from elastiq.logs import LOG_FILE
+from elastiq.paths import Paths
 
 FAILED = 1
 NOT_RUNNING = 3  # as the Linux Standard Base has it for `status`
@@ -52,7 +53,7 @@ def status(paths: Paths, args: Namespace) -> int:
 
 
 def log(paths: Paths, args: Namespace) -> int:
-    return follow.show(paths.logdir / LOG, args.lines, not args.no_follow)
+    return follow.show(paths.logdir / LOG_FILE, args.lines, not args.no_follow)
 
 
 def conf(paths: Paths, args: Namespace) -> int:
@@ -89,7 +90,7 @@ def adopt(paths: Paths, args: Namespace) -> int:
         if not _yes("Is that head node gone for good, and shall they all be adopted? [y/N] "):
             print("nothing done")
             return FAILED
-    answer = _ask(paths, "adopt", {"yes": True})
+    answer = _ask(paths, "adopt", {"ids": found})  # what was shown, and nothing that came since
     if isinstance(answer, int):
         return answer
     print("adoption has begun: `elastiqctl status` shows them as nodes when the cloud has confirmed it")

@@ -15,7 +15,8 @@ from elastiq import client
 from elastiq.cli.follow import last_lines
 from elastiq.cli.running import holder, send_signal
 from elastiq.control import Refused
-from elastiq.paths import LOG, Paths
+from elastiq.logs import LOG_FILE
+from elastiq.paths import Paths
 
 START_S = 60.0
 STOP_S = 15.0  # the daemon itself leaves within 10
@@ -31,7 +32,7 @@ def start(paths: Paths) -> int:
         return 0
     try:
         paths.logdir.mkdir(mode=0o750, parents=True, exist_ok=True)
-        log_at = _size(paths.logdir / LOG)
+        log_at = _size(paths.logdir / LOG_FILE)
         with _open_stderr(paths.logdir / STDERR) as stderr:
             stderr_at = stderr.tell()
             child = _spawn(paths, stderr)
@@ -130,7 +131,7 @@ def _died(paths: Paths, code: int, log_at: int, stderr_at: int) -> int:
         return 0
     how = f"exit code {code}" if code >= 0 else f"signal {signal.Signals(-code).name}"
     print(f"elastiqctl: elastiq did not start ({how}); the end of its log:", file=sys.stderr)
-    for path, since in ((paths.logdir / LOG, log_at), (paths.logdir / STDERR, stderr_at)):
+    for path, since in ((paths.logdir / LOG_FILE, log_at), (paths.logdir / STDERR, stderr_at)):
         for line in last_lines(path, 20, since):
             print(f"  {line}", file=sys.stderr)
     return code if code > 0 else 1

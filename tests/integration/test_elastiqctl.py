@@ -461,6 +461,17 @@ def test_a_reload_over_the_socket_says_what_is_wrong(head: Head) -> None:
     assert refused.value.code == "config"
 
 
+def test_the_status_counts_what_the_log_could_not_take(head: Head) -> None:
+    with head.foreground() as daemon:
+        eventually(head.answers)
+        assert head.status()["log_failures"] == 0
+        assert daemon.stderr is not None
+        daemon.stderr.close()
+        daemon.send_signal(signal.SIGHUP)  # there is something to log
+        eventually(lambda: head.status()["log_failures"] > 0)
+        eventually(lambda: "configuration read again" in head.log())  # the other sink is not held up
+
+
 # --------------------------------------------------------------------------- systemd
 
 
@@ -643,7 +654,7 @@ def adoptions(head: Head) -> Iterator[list[Mapping[str, Any]]]:
     def command(verb: str, args: Mapping[str, Any]) -> Future[Mapping[str, Any]]:
         asked.append({"verb": verb, **args})
         future: Future[Mapping[str, Any]] = Future()
-        future.set_result({"instances": ["i-1", "i-2"], "adopted": bool(args.get("yes"))})
+        future.set_result({"adopted": args["ids"]} if "ids" in args else {"instances": ["i-1", "i-2"]})
         return future
 
     head.paths.rundir.mkdir()
@@ -657,7 +668,7 @@ def test_adopt_does_nothing_without_a_yes(head: Head, adoptions: list[Mapping[st
     assert done.returncode == 1 and "i-1" in done.stdout and "--yes" in done.stderr
     assert adoptions == [{"verb": "adopt"}]
     assert head.ctl("adopt", "--yes").returncode == 0
-    assert adoptions[1:] == [{"verb": "adopt"}, {"verb": "adopt", "yes": True}]
+    assert adoptions[1:] == [{"verb": "adopt"}, {"verb": "adopt", "ids": ["i-1", "i-2"]}]
 
 
 @pytest.mark.parametrize(
@@ -676,7 +687,7 @@ def test_adopt_asks_in_a_terminal(
         _, err = process.communicate(timeout=20)
     os.close(terminal)
     assert process.returncode == code and "Traceback" not in err
-    assert ({"verb": "adopt", "yes": True} in adoptions) == (code == 0)
+    assert ({"verb": "adopt", "ids": ["i-1", "i-2"]} in adoptions) == (code == 0)
 
 
 def _take_terminal() -> None:

@@ -9,6 +9,7 @@ from typing import Any, Callable, Optional
 import pytest
 
 from elastiq import planner
+from elastiq.control import Refused
 from elastiq.daemon import ATTENTIVE_S, Daemon
 from elastiq.demand import Standing
 from elastiq.interfaces import Instances, InstanceState, Jobs, SourceError, WorkerState
@@ -462,18 +463,37 @@ def test_a_read_that_was_in_flight_at_the_first_reload_is_dropped_too() -> None:
     assert rig.observer.jobs.value is None
 
 
-def test_another_heads_machines_are_adopted_only_when_told_so() -> None:
+def test_of_another_heads_machines_only_those_that_were_named_are_adopted() -> None:
+    rig = Rig()
+    rig.cloud.script.answers["instances"] = Instances((), other_heads=(an_instance("i-7"), an_instance("i-8")))
+    rig.answer()
+    assert "other heads at aws" in rig.core.notices
+    assert rig.daemon.command("adopt", {}) == {"instances": ["i-7", "i-8"]}
+    assert rig.executor.acts() == []
+    assert rig.daemon.command("adopt", {"ids": ["i-7"]}) == {"adopted": ["i-7"]}
+    rig.executor.only("cloud aws").finish()
+    assert rig.cloud.script.calls("adopt") == [(("i-7",),)]
+
+
+@pytest.mark.parametrize(
+    ("verb", "args", "code", "words"),
+    [
+        ("adopt", {"ids": ["i-7", "i-9", "i-10"]}, "impossible", "i-9, i-10"),
+        ("adopt", {"ids": "i-7"}, "malformed", "list"),
+        ("adopt", {"ids": [7]}, "malformed", "list"),
+        ("self-destruct", {}, "unknown-verb", "self-destruct"),
+    ],
+)
+def test_a_command_that_cannot_be_done_whole_is_refused(
+    verb: str, args: dict[str, Any], code: str, words: str
+) -> None:
     rig = Rig()
     rig.cloud.script.answers["instances"] = Instances((), other_heads=(an_instance("i-7"),))
     rig.answer()
-    assert "other heads at aws" in rig.core.notices
-    assert rig.daemon.command("adopt", {}) == {"instances": ["i-7"], "adopted": False}
+    with pytest.raises(Refused, match=words) as refused:
+        rig.daemon.command(verb, args)
+    assert refused.value.code == code
     assert rig.executor.acts() == []
-    assert rig.daemon.command("adopt", {"yes": True}) == {"instances": ["i-7"], "adopted": True}
-    rig.executor.only("cloud aws").finish()
-    assert rig.cloud.script.calls("adopt") == [(("i-7",),)]
-    with pytest.raises(ValueError, match="knows adopt"):
-        rig.daemon.command("self-destruct", {})
 
 
 def test_a_stop_plans_nothing_more() -> None:
