@@ -518,3 +518,15 @@ def test_the_batch_system_forgets_a_worker_after_its_machines_end() -> None:
     assert rig.core.counters["forget_errors"] == 1
     rig.ending.forget(a_node(State.TERMINATING, worker=None))
     assert rig.executor.pending == []
+
+
+def test_an_undrain_that_fails_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    node = a_node(State.BUSY, seen=a_worker(state=WorkerState.DRAINED, jobs=0, drained_by=OURS))
+    rig = Rig(node)
+    with caplog.at_level("INFO"):
+        rig.look()
+        rig.executor.only("batch").finish()
+        assert "return i-1" not in caplog.text
+        rig.look()
+        rig.executor.only("batch").fail(UNREACHABLE)
+    assert "return i-1: connection refused" in caplog.text

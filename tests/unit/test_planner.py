@@ -12,30 +12,11 @@ from hypothesis import strategies as st
 
 from elastiq.demand import Standing, Trials, WaitingHistory
 from elastiq.health import BOOTS_BEFORE_BREAK, Health
-from elastiq.interfaces import (
-    AuthError,
-    CapacityError,
-    JobGroup,
-    Jobs,
-    Offer,
-    QuotaError,
-    Resources,
-    WorkerState,
-)
+from elastiq.interfaces import AuthError, CapacityError, JobGroup, Jobs, Offer, QuotaError, Resources, WorkerState
 from elastiq.nodes import Registry, State, Stranger
 from elastiq.planner import Plan, plan
 from elastiq.situation import Situation
-from tests.unit.values import (
-    FOUR,
-    NOW,
-    a_node,
-    a_pool,
-    a_registry,
-    a_worker,
-    group,
-    situation,
-    some_settings,
-)
+from tests.unit.values import FOUR, NOW, a_node, a_pool, a_registry, a_worker, group, situation, some_settings
 
 BIG = Resources(cpus=64, memory_mb=1000)
 
@@ -73,12 +54,8 @@ def test_no_job_no_machine() -> None:
     assert made.summary == "nothing: no job waits, 0 of 0 machines are busy"
 
 
-@pytest.mark.parametrize(
-    ("threshold", "waiting", "acts"), [(0, 1, True), (1, 1, True), (5, 4, False), (5, 5, True)]
-)
-def test_it_acts_when_waiting_jobs_threshold_jobs_have_waited(
-    threshold: int, waiting: int, acts: bool
-) -> None:
+@pytest.mark.parametrize(("threshold", "waiting", "acts"), [(0, 1, True), (1, 1, True), (5, 4, False), (5, 5, True)])
+def test_it_acts_when_waiting_jobs_threshold_jobs_have_waited(threshold: int, waiting: int, acts: bool) -> None:
     made = plan(situation(group(waiting=waiting), settings=some_settings(waiting_jobs_threshold=threshold)))
     assert bool(made.launches) is acts
     if not acts:
@@ -650,8 +627,7 @@ def test_a_worker_that_was_there_before_a_machine_is_not_that_machine() -> None:
 
 REQUESTS = [Resources(), Resources(cpus=1), Resources(cpus=3, memory_mb=1000), BIG]
 some_groups = st.lists(
-    st.tuples(st.sampled_from(REQUESTS), st.integers(1, 30), st.sampled_from(["", "", "", "held"])),
-    max_size=5,
+    st.tuples(st.sampled_from(REQUESTS), st.integers(1, 30), st.sampled_from(["", "", "", "held"])), max_size=5
 )
 some_states = st.lists(st.sampled_from([state for state in State if state is not State.GONE]), max_size=6)
 some_pools = st.lists(
@@ -699,11 +675,7 @@ def test_limits_hold_and_every_group_that_is_not_served_has_a_reason(
         for number, (limit, site, capacity, least) in enumerate(pools)
     )
     settings = some_settings(
-        pools=made_of,
-        max_vms=max_vms,
-        min_vms=min_vms,
-        waiting_jobs_threshold=threshold,
-        waiting_jobs_time_s=40.0,
+        pools=made_of, max_vms=max_vms, min_vms=min_vms, waiting_jobs_threshold=threshold, waiting_jobs_time_s=40.0
     )
     health = broken("p0") if broken_pool else Health()
     if blocked:
@@ -754,3 +726,9 @@ def judge(s: Situation, made: Plan) -> None:
     in_service = s.registry.count(None, frozenset({State.IDLE, State.BUSY}))
     assert len(made.drains) <= max(0, in_service - settings.min_vms)
     assert made.summary
+
+
+def test_the_summary_names_the_largest_group_that_is_not_served() -> None:
+    groups = [group("a", 3, BIG), group("b", 7, Resources(cpus=32)), group("c", 5, Resources(cpus=16)), group("d", 1)]
+    made = plan(situation(*groups, nodes=[idle()]))
+    assert made.summary.startswith("nothing for 7 jobs of 32 cpus: nothing offered can run it")

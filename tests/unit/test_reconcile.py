@@ -63,17 +63,13 @@ BUSY_ADS = [
     a_worker("w1b", WorkerState.BUSY, jobs=0, addresses=frozenset({"10.0.0.1"})),
     a_worker("w1c", WorkerState.DRAINING, jobs=2, addresses=frozenset({"10.0.0.1"})),
 ]
-OTHER_ADS = [
-    a_worker("old", state, addresses=frozenset({"10.0.0.1"})) for state in WorkerState if state.name != "BUSY"
-]
+OTHER_ADS = [a_worker("old", state, addresses=frozenset({"10.0.0.1"})) for state in WorkerState if state.name != "BUSY"]
 
 
 @pytest.mark.parametrize("busy", BUSY_ADS, ids=lambda ad: f"{ad.state.value}-{ad.jobs}")
 @pytest.mark.parametrize("other", OTHER_ADS, ids=lambda ad: ad.state.value)
 @pytest.mark.parametrize("order", [0, 1])
-def test_of_two_ads_of_one_machine_the_one_that_runs_something_wins(
-    busy: Worker, other: Worker, order: int
-) -> None:
+def test_of_two_ads_of_one_machine_the_one_that_runs_something_wins(busy: Worker, other: Worker, order: int) -> None:
     ads = [busy, other] if order == 0 else [other, busy]
     registry = a_registry(a_node())
     see(registry, *ads)
@@ -158,9 +154,7 @@ def test_a_drain_of_ours_that_nobody_wants_any_more_is_known_as_ours() -> None:
 
 @pytest.mark.parametrize("state", [State.DRAINING, State.TERMINATING])
 @pytest.mark.parametrize("ad", [WorkerState.IDLE, WorkerState.BUSY, WorkerState.DRAINED])
-def test_what_is_being_drained_or_ended_stays_so_for_the_one_who_does_it(
-    state: State, ad: WorkerState
-) -> None:
+def test_what_is_being_drained_or_ended_stays_so_for_the_one_who_does_it(state: State, ad: WorkerState) -> None:
     node = a_node(state)
     see(a_registry(node), a_worker(state=ad))
     assert node.state is state
@@ -209,13 +203,7 @@ def test_an_unsettled_view_runs_no_clock_and_concludes_nothing_from_absence() ->
     draining = a_node(State.DRAINING, 5)
     registry = a_registry(idle, there, booting, lost, draining)
     see(registry, a_worker("w2"), settled=False, observed_s=45.0)
-    assert [node.state for node in registry] == [
-        State.IDLE,
-        State.IDLE,
-        State.BOOTING,
-        State.LOST,
-        State.DRAINING,
-    ]
+    assert [node.state for node in registry] == [State.IDLE, State.IDLE, State.BOOTING, State.LOST, State.DRAINING]
     assert (idle.idle_s, there.idle_s, booting.boot_s, lost.lost_s) == (500.0, 300.0, 100.0, 200.0)
     assert (idle.seen, draining.seen) == (None, None), "what was not seen now cannot be called idle now"
 
@@ -238,11 +226,7 @@ def test_idle_time_survives_a_time_in_which_the_view_was_not_settled() -> None:
 
 
 def test_the_boot_clock_runs_while_the_cloud_has_it_and_the_pool_does_not() -> None:
-    requested, pending, booting = (
-        a_node(State.REQUESTED, 1),
-        a_node(State.PENDING, 2),
-        a_node(State.BOOTING, 3),
-    )
+    requested, pending, booting = (a_node(State.REQUESTED, 1), a_node(State.PENDING, 2), a_node(State.BOOTING, 3))
     see(a_registry(requested, pending, booting), settled=True, observed_s=45.0)
     assert [node.boot_s for node in (requested, pending, booting)] == [0.0, 45.0, 45.0]
 
@@ -431,9 +415,7 @@ def test_an_intent_of_another_site_claims_nothing() -> None:
         (InstanceState.SHUTTING_DOWN, State.TERMINATING),
     ],
 )
-def test_an_instance_with_our_tags_that_nobody_knew_is_taken_over_and_told(
-    says: InstanceState, state: State
-) -> None:
+def test_an_instance_with_our_tags_that_nobody_knew_is_taken_over_and_told(says: InstanceState, state: State) -> None:
     registry = Registry()
     (notice,) = list_site(registry, an_instance(state=says, launched_at=WALL - 50))
     (node,) = registry
@@ -534,11 +516,7 @@ def test_a_listing_of_one_site_says_nothing_of_another() -> None:
 
 @pytest.mark.parametrize(
     ("state", "says", "ad"),
-    list(
-        itertools.product(
-            [s for s in State if s is not State.GONE], [None, *InstanceState], [None, *WorkerState]
-        )
-    ),
+    list(itertools.product([s for s in State if s is not State.GONE], [None, *InstanceState], [None, *WorkerState])),
 )
 def test_no_pair_of_answers_makes_an_illegal_move(
     state: State, says: Optional[InstanceState], ad: Optional[WorkerState]
@@ -554,3 +532,40 @@ def test_no_pair_of_answers_makes_an_illegal_move(
                 else:
                     see(registry, *([a_worker(state=ad)] if ad else []), observed_s=10.0)
         assert [move for move in registry.moves if not move.legal] == []
+
+
+def test_what_a_worker_runs_is_stored_when_it_changes() -> None:
+    node = a_node(State.BUSY, job_starts=4)
+    registry = a_registry(node)
+    worker = a_worker(state=WorkerState.BUSY, jobs=4, job_starts=4)
+    fewer, started = replace(worker, jobs=3), replace(worker, jobs=3, job_starts=5)
+    for seen, changed in ((worker, False), (fewer, True), (started, True), (replace(started, name="w1x"), True)):
+        registry.touched.clear()
+        see(registry, seen)
+        assert bool(registry.touched) is changed, seen
+
+
+def test_a_flavour_that_was_asked_for_is_kept_and_one_that_the_cloud_chose_is_taken() -> None:
+    asked, chosen = a_node(State.BOOTING, 1, flavour="medium"), a_node(State.BOOTING, 2, flavour="")
+    registry = a_registry(asked, chosen)
+    list_site(registry, an_instance("i-1", flavour="large"), an_instance("i-2", flavour="large"))
+    assert [node.flavour for node in registry] == ["medium", "large"]
+
+
+def test_a_machine_that_was_found_may_be_missing_in_the_next_listings() -> None:
+    registry = Registry()
+    list_site(registry, an_instance())
+    for number in range(10):
+        list_site(registry, began=NOW + number)
+    assert len(registry) == 1
+
+
+def test_a_word_that_is_unknown_does_not_replace_the_reason_of_a_machine_in_service() -> None:
+    node = a_node(State.BUSY, reason="runs 4 jobs")
+    list_site(a_registry(node), an_instance(state=InstanceState.UNKNOWN, state_detail="shelved"))
+    assert node.reason == "runs 4 jobs"
+    list_site(a_registry(node), an_instance())
+    assert node.reason == "runs 4 jobs"
+    booting = a_node(State.BOOTING, reason="waits")
+    list_site(a_registry(booting), an_instance())
+    assert booting.reason == "waits"
