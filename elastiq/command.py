@@ -1,17 +1,16 @@
 """External commands: bounded in time and in output, in a session of their own, never by a shell.
 
-`communicate()` with a time-out waits for the child, but it does not read for us: it keeps all that comes
-through a pipe, without bound, and it waits for the pipe's end, which a grandchild (even one that escaped by
-setsid) can hold open for ever. So the pipes are ours: read as output comes, up to a bound, and left as soon
-as the child has ended and nothing more is in them. Pipes and not files, because a full disk must not stop
-the daemon from reading its queue, and because a child that floods a pipe is stopped by the pipe.
+`communicate()` with a time-out waits for the child. Its output goes into memory files of the kernel and not into
+pipes: `communicate()` keeps all that comes through a pipe, without bound, and waits for the pipe's end, which a
+grandchild (even one that escaped by setsid) can hold open for ever. A memory file has no end to wait for, a full
+disk does not touch it, and the limit on the size of the child's files (RLIMIT_FSIZE) stops one that floods.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-import select
+import resource
 import shlex
 import signal
 import subprocess
@@ -21,8 +20,8 @@ from dataclasses import dataclass
 from typing import Sequence
 
 MAX_OUTPUT = 16_000_000  # bytes of stdout, and of stderr
-MAX_INPUT = 65_536  # bytes: what a pipe holds on Linux (pipe(7)), so that writing them never blocks
-SLICE_S = 0.1  # how often a child is looked at whose pipes stay open
+STREAMS = ("stdin", "stdout", "stderr")
+SLICE_S = 0.1  # how soon a running command ends when commands are being stopped
 REAP_S = 2.0  # a killed child that is not gone by then hangs in the kernel (a dead file server): leave it
 
 
@@ -73,44 +72,58 @@ class CommandResult:
         return (line if len(line) <= 300 else line[:297] + "...") or f"exit code {self.returncode}"
 
 
-Child = subprocess.Popen[bytes]
 _stopping = threading.Event()
 
 
 def run(argv: Sequence[str], *, timeout_s: float, max_output: int = MAX_OUTPUT, stdin: bytes = b"") -> CommandResult:
     """Run a command to its end; any exit code is a result. Raises a `CommandError` if it has none.
 
-    ``timeout_s`` counts from the start, ``max_output`` (bytes) for each of stdout and stderr; ``stdin`` is
-    at most `MAX_INPUT` bytes. No process of the command's group outlives the call. Any thread may call.
+    ``timeout_s`` counts from the start, ``max_output`` (bytes) for each of stdout and stderr. No process of the
+    command's group outlives the call. Any thread may call.
     """
-    if len(stdin) > MAX_INPUT:
-        raise CommandError(argv, f"input of more than {MAX_INPUT:,} bytes")
     if _stopping.is_set():
         raise CommandInterrupted(argv, "not started, commands are being stopped")
     began = time.monotonic()
-    pipe = subprocess.PIPE
-    try:
-        child = subprocess.Popen(argv, 0, stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True)
-    except (FileNotFoundError, NotADirectoryError, PermissionError) as error:
-        raise CommandNotFound(argv, f"cannot be executed: {error.strerror}") from None
-    except OSError as error:
-        raise CommandError(argv, f"could not be started: {error.strerror}") from None
-    assert child.stdin and child.stdout and child.stderr
-    read = {child.stdout.fileno(): bytearray(), child.stderr.fileno(): bytearray()}
-    with child.stdout, child.stderr:
+    with contextlib.ExitStack() as files:
+        given, out, err = (files.enter_context(open(os.memfd_create(name), "w+b", 0)) for name in STREAMS)
+        given.write(stdin)
+        given.seek(0)
         try:
-            with contextlib.suppress(BrokenPipeError), child.stdin:  # it need not read it
-                child.stdin.write(stdin)
-            _collect(child, argv, read, max_output, began, timeout_s)
+            child = subprocess.Popen(argv, stdin=given, stdout=out, stderr=err, start_new_session=True)
+        except (FileNotFoundError, NotADirectoryError, PermissionError) as error:
+            raise CommandNotFound(argv, f"cannot be executed: {error.strerror}") from None
+        except OSError as error:
+            raise CommandError(argv, f"could not be started: {error.strerror}") from None
+        try:
+            with contextlib.suppress(ProcessLookupError, PermissionError):  # it ended; or it is setuid
+                resource.prlimit(child.pid, resource.RLIMIT_FSIZE, (max_output + 1, max_output + 1))
+            _wait(child, argv, began + timeout_s, timeout_s)
         finally:
             # The group's number is the child's. After the child was reaped it stays taken while the group has a
             # member; else it is free, but the kernel hands it out again only after all other numbers.
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(child.pid, signal.SIGKILL)
-            with contextlib.suppress(subprocess.TimeoutExpired):  # `subprocess` itself tries again later
-                child.wait(REAP_S)
-    out, err = map(bytes, read.values())
-    return CommandResult(child.returncode, out, err, time.monotonic() - began)
+            _ended(child, REAP_S)  # if not, `subprocess` itself tries again later
+            if any(os.fstat(file.fileno()).st_size > max_output for file in (out, err)):
+                raise CommandTooMuchOutput(argv, f"wrote more than {max_output:,} bytes, killed")
+        stdout, stderr = (os.pread(file.fileno(), max_output, 0) for file in (out, err))
+    return CommandResult(child.returncode, stdout, stderr, time.monotonic() - began)
+
+
+def _wait(child: subprocess.Popen[bytes], argv: Sequence[str], end: float, timeout_s: float) -> None:
+    while not _ended(child, max(0.0, min(SLICE_S, end - time.monotonic()))):
+        if _stopping.is_set():
+            raise CommandInterrupted(argv, "ended, commands are being stopped")
+        if time.monotonic() >= end:
+            raise CommandTimeout(argv, f"did not end within {timeout_s:g} s, killed")
+
+
+def _ended(child: subprocess.Popen[bytes], wait_s: float) -> bool:
+    try:
+        child.communicate(timeout=wait_s)
+    except subprocess.TimeoutExpired:
+        return False
+    return True
 
 
 def kill_all() -> None:
@@ -122,34 +135,3 @@ def kill_all() -> None:
 def reset() -> None:
     """Let commands run again after `kill_all`."""
     _stopping.clear()
-
-
-def _collect(
-    child: Child, argv: Sequence[str], read: dict[int, bytearray], max_output: int, began: float, timeout_s: float
-) -> None:
-    """Read until the child has ended and its pipes hold nothing, or raise the error that says why not."""
-    poll = select.poll()
-    for fd in read:
-        poll.register(fd, select.POLLIN)
-    open_pipes = len(read)
-    while True:
-        remaining = began + timeout_s - time.monotonic()
-        wait_s = max(0.0, min(SLICE_S, remaining))
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            child.wait(0.0 if open_pipes else wait_s)  # before the pipes: what it wrote is in them by now
-        ended = child.returncode is not None
-        ready = poll.poll(0 if ended else wait_s * 1000) if open_pipes else []
-        for fd, _ in ready:
-            chunk = os.read(fd, 65_536)
-            read[fd] += chunk
-            if not chunk:
-                poll.unregister(fd)
-                open_pipes -= 1
-        if _stopping.is_set():
-            raise CommandInterrupted(argv, "ended, commands are being stopped")
-        if any(len(data) > max_output for data in read.values()):
-            raise CommandTooMuchOutput(argv, f"wrote more than {max_output:,} bytes, killed")
-        if ended and not ready:
-            return
-        if remaining <= 0:
-            raise CommandTimeout(argv, f"did not end within {timeout_s:g} s, killed")

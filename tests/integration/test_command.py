@@ -67,17 +67,12 @@ def test_arguments_reach_the_child_as_they_are_without_a_shell() -> None:
 
 
 def test_input_is_given_and_else_empty() -> None:
-    assert command.run(["cat"], timeout_s=10, stdin=b"x" * command.MAX_INPUT).stdout == b"x" * command.MAX_INPUT
+    assert command.run(["cat"], timeout_s=10, stdin=b"x" * 1_000_000).stdout == b"x" * 1_000_000
     assert command.run(["cat"], timeout_s=10).stdout == b""
 
 
 def test_input_that_nobody_reads_holds_nothing() -> None:
-    assert command.run(["true"], timeout_s=10, stdin=b"x" * command.MAX_INPUT).returncode == 0
-
-
-def test_input_that_a_pipe_would_not_hold_is_refused() -> None:
-    with pytest.raises(command.CommandError, match="input of more than"):
-        command.run(["cat"], timeout_s=10, stdin=b"x" * (command.MAX_INPUT + 1))
+    assert command.run(["true"], timeout_s=10, stdin=b"x" * 1_000_000).returncode == 0
 
 
 def test_a_child_that_is_ended_by_a_signal_has_a_negative_code() -> None:
