@@ -60,16 +60,11 @@ class Daemon:
         self.observer.launching.restore()
         self.observer.tell_sites()
         log.info(
-            "cluster %s, head %s: %d nodes known",
-            core.settings.cluster_name,
-            core.owner.head[:16],
-            len(core.registry),
+            "cluster %s, head %s: %d nodes known", core.settings.cluster_name, core.owner.head[:16], len(core.registry)
         )
         self._every("check_vms", self._vms_period, self.check_vms, first_s=0.0)
         self._every("check_queue", lambda: core.settings.check_queue_every_s, self.check_queue, first_s=0.0)
-        self._every(
-            "check_vms_in_error", lambda: core.settings.check_vms_in_error_every_s, self.check_vms_in_error
-        )
+        self._every("check_vms_in_error", lambda: core.settings.check_vms_in_error_every_s, self.check_vms_in_error)
         self._every("heartbeat", lambda: HEARTBEAT_S, lambda: None, first_s=0.0)
 
     def run(self) -> None:
@@ -114,11 +109,7 @@ class Daemon:
     # ------------------------------------------------------------------ timed events
 
     def _every(
-        self,
-        name: str,
-        period: Callable[[], float],
-        action: Callable[[], None],
-        first_s: Optional[float] = None,
+        self, name: str, period: Callable[[], float], action: Callable[[], None], first_s: Optional[float] = None
     ) -> None:
         """Run a handler again and again; after a fault with exponential back-off and jitter."""
         core = self.core

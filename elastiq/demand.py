@@ -148,9 +148,7 @@ class Trials:
             elif group.running is not None and group.running < trial.running:
                 trial.running = group.running
 
-    def observe_room(
-        self, free: Mapping[str, tuple[str, frozenset[str]]], seconds: float, limit_s: float
-    ) -> None:
+    def observe_room(self, free: Mapping[str, tuple[str, frozenset[str]]], seconds: float, limit_s: float) -> None:
         """Learn from another so many observed seconds which groups do not use what they have. ``free``: for
         a group, one machine that was launched for it and has room, and the pools where such machines have
         had it for ``limit_s``."""

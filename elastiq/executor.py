@@ -34,19 +34,12 @@ class DeadlineError(Exception):
 class Executor(Protocol):
     """Where the daemon sends its calls; `elastiq.simulation` has one in virtual time."""
 
-    def read(
-        self, source: str, call: Callable[[], T], done: Callable[[Outcome[T]], None], deadline_s: float
-    ) -> bool:
+    def read(self, source: str, call: Callable[[], T], done: Callable[[Outcome[T]], None], deadline_s: float) -> bool:
         """Start a read unless one of this source is in flight (then False). ``done`` runs on the loop."""
         ...
 
     def act(
-        self,
-        source: str,
-        node: str,
-        call: Callable[[], T],
-        done: Callable[[Outcome[T]], None],
-        deadline_s: float,
+        self, source: str, node: str, call: Callable[[], T], done: Callable[[Outcome[T]], None], deadline_s: float
     ) -> None:
         """Queue an act on a node of a source. ``done`` runs on the decision thread."""
         ...

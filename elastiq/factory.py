@@ -19,9 +19,7 @@ from elastiq.store import Store
 def plugins(settings: Settings, owner: Owner) -> tuple[BatchSystem, Mapping[str, Cloud]]:
     """Make the batch system and the cloud of each site that the settings name; reads nothing outside."""
     batch = batch_class(settings.batch_plugin).from_config(settings.batch_options, owner)
-    clouds = {
-        site: cloud_class(pools[0].kind).from_config(pools, owner) for site, pools in settings.sites.items()
-    }
+    clouds = {site: cloud_class(pools[0].kind).from_config(pools, owner) for site, pools in settings.sites.items()}
     return batch, clouds
 
 

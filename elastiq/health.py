@@ -9,14 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Mapping, Optional
 
-from elastiq.interfaces import (
-    AuthError,
-    CapacityError,
-    ConfigurationError,
-    Offer,
-    QuotaError,
-    ThrottledError,
-)
+from elastiq.interfaces import AuthError, CapacityError, ConfigurationError, Offer, QuotaError, ThrottledError
 
 LONGEST_S = 600.0
 BOOTS_BEFORE_BREAK = 3
@@ -47,9 +40,7 @@ class Health:
 
     def refused(self, offer: Offer, site: str, error: BaseException, now: float) -> str:
         """A launch failed: hold back what the error concerns. Returns the scope."""
-        kind, first_s = next(
-            (scope for cls, scope in SCOPES.items() if isinstance(error, cls)), ("offer", 10.0)
-        )
+        kind, first_s = next((scope for cls, scope in SCOPES.items() if isinstance(error, cls)), ("offer", 10.0))
         scope = {"offer": f"offer {offer}", "pool": f"pool {offer.pool}", "site": f"site {site}"}[kind]
         before = self.blocks.get(scope)
         wait_s = min(LONGEST_S, before.wait_s * 2 if before else first_s)

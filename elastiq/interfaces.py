@@ -245,9 +245,7 @@ class Pool:
 
     def offers(self) -> tuple[Offer, ...]:
         """Every launchable choice, in the order of preference."""
-        return tuple(
-            Offer(self.name, flavour, network) for flavour in self.flavours for network in self.networks
-        )
+        return tuple(Offer(self.name, flavour, network) for flavour in self.flavours for network in self.networks)
 
 
 @dataclass(frozen=True, order=True)

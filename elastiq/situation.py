@@ -87,8 +87,6 @@ def group_name(group: JobGroup) -> str:
     """A group for people: what its jobs ask for."""
     r = group.request
     parts = [
-        f"{value:g}{unit}"
-        for value, unit in ((r.cpus, " cpus"), (r.memory_mb, " MB"), (r.gpus, " gpus"))
-        if value
+        f"{value:g}{unit}" for value, unit in ((r.cpus, " cpus"), (r.memory_mb, " MB"), (r.gpus, " gpus")) if value
     ]
     return "jobs" + (f" of {', '.join(parts)}" if parts else "")

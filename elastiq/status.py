@@ -37,8 +37,7 @@ def snapshot(daemon: Daemon) -> dict[str, Any]:
             "min_vms": settings.min_vms,
             "max_vms": settings.max_vms,
             "counts": settings.quota_counts,
-            "counted": len(core.registry)
-            + (daemon.observer.foreign() if settings.quota_counts == "all" else 0),
+            "counted": len(core.registry) + (daemon.observer.foreign() if settings.quota_counts == "all" else 0),
         },
         "sources": _sources(daemon),
         "last_plan": _plan(daemon),
@@ -127,10 +126,7 @@ def _pool(daemon: Daemon, name: str) -> dict[str, Any]:
     pool = core.settings.pool(name)
     assert pool is not None
     blocked = {
-        str(offer): why
-        for offer in pool.offers()
-        for why in [core.health.blocked(offer, pool.site, core.now())]
-        if why
+        str(offer): why for offer in pool.offers() for why in [core.health.blocked(offer, pool.site, core.now())] if why
     }
     return {
         "name": name,
@@ -175,12 +171,7 @@ def _plan(daemon: Daemon) -> dict[str, Any]:
         "at": daemon.last_plan_at,
         "summary": plan.summary,
         "launch": [
-            {
-                "offer": str(order.offer),
-                "pool": order.offer.pool,
-                "count": order.count,
-                "reason": order.reason,
-            }
+            {"offer": str(order.offer), "pool": order.offer.pool, "count": order.count, "reason": order.reason}
             for order in plan.launches
         ],
         "drain": [{"node": step.node.name, "reason": step.reason} for step in plan.drains],
