@@ -234,9 +234,12 @@ def test_another_configuration_is_another_trial() -> None:
 
 def test_machines_that_did_not_come_cover_nothing() -> None:
     trials = trying(waiting=12, jobs=12)
+    trials.changed = False
     trials.uncover("g", 4)
-    assert (trials.records["g"].covered, trials.standing("g")) == (8, Standing.TRYING)
+    assert (trials.records["g"].covered, trials.standing("g"), trials.changed) == (8, Standing.TRYING, True)
+    trials.changed = False
     trials.never_came("g")
+    assert trials.changed
     assert trials.standing("g") is Standing.UNTRIED
     trials.never_came("g")
     trials.uncover("g", 4)

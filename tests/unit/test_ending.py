@@ -91,8 +91,10 @@ def test_nothing_is_looked_at_while_the_drain_has_not_come_back() -> None:
     rig = Rig(node)
     rig.ending.drain(Step(node, "idle"))
     node.seen = DRAINED
-    rig.look()
-    assert state_of(node) is State.DRAINING
+    for _ in range(3):
+        rig.run(1.0)
+        rig.look()
+    assert (state_of(node), rig.looks_wanted) == (State.DRAINING, 0)
 
 
 SLIPPED_IN = [
@@ -166,6 +168,10 @@ def test_a_drain_that_was_not_done_ends_nothing_and_is_not_undone(outcome: Drain
     assert (rig.executor.pending, rig.looks_wanted) == ([], 0)
     assert node.retry_at == rig.now() + RETRY_S
     assert ("draining" in rig.core.notices) is (outcome is DrainOutcome.REFUSED)
+    rig.batch.script.answers["drain"] = DrainAnswer(DrainOutcome.DRAINED)
+    rig.ending.drain(Step(node, "idle"))
+    rig.executor.only().finish()
+    assert "draining" not in rig.core.notices
 
 
 def test_a_drain_that_is_refused_again_and_again_is_asked_for_less_and_less() -> None:

@@ -137,8 +137,12 @@ def test_the_rest_of_a_new_machine_serves_the_next_group() -> None:
 
 @pytest.mark.parametrize("state", [State.REQUESTED, State.PENDING, State.BOOTING])
 def test_capacity_to_come_is_subtracted(state: State) -> None:
-    made = plan(situation(group(waiting=9), nodes=[a_node(state, 1), a_node(state, 2)]))
-    assert launched(made) == {"ec2/medium": 1}
+    nodes = [a_node(state, 1), a_node(state, 2)]
+    assert launched(plan(situation(group(waiting=9), nodes=nodes))) == {"ec2/medium": 1}
+    made = plan(situation(group(waiting=3), nodes=nodes))
+    assert (launched(made), reason(made)) == ({}, f"{nodes[0].name} will serve it when it has joined")
+    made = plan(situation(group(waiting=3), nodes=[*nodes, idle(3)]))
+    assert reason(made) == "i-3 (w3) has free room"
 
 
 @pytest.mark.parametrize("state", [State.DRAINING, State.TERMINATING, State.LOST, State.FAILED])
@@ -152,7 +156,8 @@ def test_free_room_on_workers_is_subtracted_whoever_they_are() -> None:
     half.seen = a_worker("w1", WorkerState.BUSY, free=Resources(2, 4000), jobs=2)
     registry = a_registry(half, idle(2))
     registry.strangers["static"] = Stranger(a_worker("w9", free=Resources(1, 9000)), 0, "a static worker")
-    assert launched(plan(situation(group(waiting=7), registry=registry))) == {}
+    made = plan(situation(group(waiting=7), registry=registry))
+    assert (launched(made), reason(made)) == ({}, "worker static has free room")
     assert launched(plan(situation(group(waiting=8), registry=registry))) == {"ec2/medium": 1}
 
 

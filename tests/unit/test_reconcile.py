@@ -267,6 +267,7 @@ def test_a_flavour_is_not_learned_from_a_worker_whose_slots_are_still_appearing(
     registry = a_registry(node)
     see(registry, a_worker(total=Resources(1, 2000)))
     see(registry, a_worker(total=Resources(4, 8000)))
+    assert registry.learned == {}
     see(registry, a_worker(total=Resources(4, 8000)))
     assert registry.learned == {("ec2", "medium"): Resources(4, 8000)}
 
