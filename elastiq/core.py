@@ -9,7 +9,7 @@ import logging
 import random
 import traceback
 import uuid
-from typing import Any, Callable, Mapping, Optional
+from typing import Any, Callable, Mapping, Optional, TypeVar, Union
 
 from elastiq.demand import Trials
 from elastiq.events import EventQueue
@@ -21,6 +21,7 @@ from elastiq.settings import Settings
 from elastiq.store import Store, StoreError, learned_from_json, learned_to_json
 
 log = logging.getLogger("elastiq")
+T = TypeVar("T")
 
 # The deadline of an act or a read lies this much beyond what the plugin promises for itself.
 DEADLINE_MARGIN_S = 5.0
@@ -141,6 +142,14 @@ class Core:
         return f"{type(error).__name__}: {error}"
 
     # ------------------------------------------------------------------ calling
+
+    def read(
+        self, source: str, plugin: Union[BatchSystem, Cloud], call: Callable[[], T], done: Callable[[Outcome[T]], None]
+    ) -> bool:
+        """Start a read unless one of this source is in flight (then False)."""
+        self.count("reads")
+        deadline = plugin.call_deadline_s + DEADLINE_MARGIN_S
+        return self.executor.read(source, call, self.guarded(source, done), deadline)
 
     def act_on_batch(self, node: Node, call: Callable[[], Any], done: Callable[[Outcome[Any]], None]) -> None:
         self.count("batch_acts")

@@ -8,13 +8,13 @@ one read right before terminating.
 from __future__ import annotations
 
 import logging
+from functools import partial
 from typing import Callable, Mapping, Optional, Sequence
 
-from elastiq.core import DEADLINE_MARGIN_S, Core
+from elastiq.core import Core
 from elastiq.executor import Outcome
 from elastiq.interfaces import (
     BatchSystem,
-    Cloud,
     DrainAnswer,
     DrainMode,
     DrainOutcome,
@@ -24,7 +24,7 @@ from elastiq.interfaces import (
     Worker,
     WorkerState,
 )
-from elastiq.nodes import Node, State
+from elastiq.nodes import IN_SERVICE, Node, State
 from elastiq.planner import Step
 
 log = logging.getLogger("elastiq")
@@ -57,11 +57,9 @@ class Ending:
             node.act_ended = core.now()
             self._look_again()
             return
-        batch, worker = core.batch, node.worker
         node.acting = True
-        core.act_on_batch(
-            node, lambda: batch.drain(worker, DrainMode.IF_IDLE), lambda outcome: self._drained(node, outcome)
-        )
+        drain = partial(core.batch.drain, node.worker, DrainMode.IF_IDLE)
+        core.act_on_batch(node, drain, partial(self._drained, node))
 
     def _drained(self, node: Node, outcome: Outcome[DrainAnswer]) -> None:
         core = self._core
@@ -100,7 +98,7 @@ class Ending:
             if _runs_something(node):
                 core.count("drains_slipped_in")
                 self._back(node, "a job slipped in before the drain took effect")
-            elif worker is not None and self._drained_by_another(worker):
+            elif worker is not None and self._drained_by_us(worker) is False:
                 self._back(node, f"drained by someone else ({worker.drained_by}): left alone", undrain=False)
             elif self._out_of_service(node) and settled and not no_end and node.site in sites:
                 ready.append(node)
@@ -131,7 +129,6 @@ class Ending:
         core, worker = self._core, node.worker
         if worker is None or node.acting:
             return
-        batch, name = core.batch, worker
         node.acting = True
 
         def undrained(outcome: Outcome[None]) -> None:
@@ -139,23 +136,18 @@ class Ending:
             if outcome.error is not None:
                 core.tell_once(f"undrain {node.id}", f"return {node.name}: {core.explain(outcome.error)}")
 
-        core.act_on_batch(node, lambda: batch.undrain(name), undrained)
+        core.act_on_batch(node, partial(core.batch.undrain, worker), undrained)
 
-    def _drained_by_another(self, worker: Worker) -> bool:
-        if worker.state not in (WorkerState.DRAINED, WorkerState.DRAINING):
-            return False
-        return worker.drained_by is not None and self._core.owner.head[:16] not in worker.drained_by
+    def _drained_by_us(self, worker: Worker) -> Optional[bool]:
+        """None if it is not drained, or nobody said by whom."""
+        if worker.drained_by is None or worker.state not in (WorkerState.DRAINED, WorkerState.DRAINING):
+            return None
+        return self._core.owner.head[:16] in worker.drained_by
 
     def _return_ours(self) -> None:
         """Undo drains of ours without a purpose: the return was lost, or a restart lay between."""
-        core = self._core
-        mark = core.owner.head[:16]
-        for node in core.registry:
-            worker = node.seen
-            if node.state not in (State.IDLE, State.BUSY) or worker is None or node.acting:
-                continue
-            ours = worker.drained_by is not None and mark in worker.drained_by
-            if ours and worker.state in (WorkerState.DRAINED, WorkerState.DRAINING):
+        for node in self._core.registry:
+            if node.state in IN_SERVICE and node.seen is not None and self._drained_by_us(node.seen):
                 self._undrain(node)
 
     # ------------------------------------------------------------------ end
@@ -174,7 +166,6 @@ class Ending:
             return
         nodes = [step.node for step in were_workers]
         names = [node.worker or "" for node in nodes]
-        batch = core.batch
 
         def recorded(outcome: Outcome[Mapping[str, int]]) -> None:
             for node in nodes:
@@ -186,12 +177,7 @@ class Ending:
             jobs = outcome.value
             self._end([step for step in were_workers if self._unused(step.node, jobs)])
 
-        asked = core.executor.read(
-            "recorded jobs",
-            lambda: batch.jobs_recorded_on(names),
-            core.guarded("recorded jobs", recorded),
-            batch.call_deadline_s + DEADLINE_MARGIN_S,
-        )
+        asked = core.read("recorded jobs", core.batch, partial(core.batch.jobs_recorded_on, names), recorded)
         for node in nodes if asked else ():
             node.acting = True
 
@@ -217,7 +203,6 @@ class Ending:
 
     def _terminate(self, site: str, nodes: Sequence[Node]) -> None:
         core = self._core
-        cloud: Cloud = core.clouds[site]
         ids = [node.instance_id for node in nodes if node.instance_id]
         for node in nodes:
             node.acting = True
@@ -229,7 +214,7 @@ class Ending:
                 answer = (outcome.value or {}).get(node.instance_id or "")
                 self._end_answered(node, answer, outcome.error)
 
-        core.act_on_cloud(site, "terminate", lambda: cloud.terminate(ids), answered)
+        core.act_on_cloud(site, "terminate", partial(core.clouds[site].terminate, ids), answered)
 
     def _end_answered(self, node: Node, answer: Optional[EndAnswer], error: Optional[BaseException]) -> None:
         core = self._core
@@ -298,14 +283,13 @@ class Ending:
         core.tell(f"ending {node.name}", "")
         if worker is None or type(core.batch).forget is BatchSystem.forget:
             return
-        batch, name = core.batch, worker
 
         def forgotten(outcome: Outcome[None]) -> None:
             if outcome.error is not None:
                 core.count("forget_errors")
-                log.debug("forget %s: %s", name, core.explain(outcome.error))
+                log.debug("forget %s: %s", worker, core.explain(outcome.error))
 
-        core.act_on_batch(node, lambda: batch.forget(name), forgotten)
+        core.act_on_batch(node, partial(core.batch.forget, worker), forgotten)
 
 
 def _runs_something(node: Node) -> bool:

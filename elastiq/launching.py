@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
+from functools import partial
 from typing import Callable, Optional
 
-from elastiq.core import DEADLINE_MARGIN_S, Core
+from elastiq.core import Core
 from elastiq.executor import Outcome
 from elastiq.interfaces import BatchSystem, Cloud, Instance, Intent, LaunchError, SourceError, TransientError
 from elastiq.nodes import Node, State
@@ -93,13 +94,8 @@ class Launching:
             core.registry.add(node)
         core.count("launches_asked", order.count)
         core.record("launch", identifier, pool.name, f"{order.count} of {order.offer}: {order.reason}")
-        batch, cloud = core.batch, core.clouds[pool.site]
-        core.act_on_cloud(
-            pool.site,
-            f"launch {identifier}",
-            lambda: _prepare_and_launch(batch, cloud, intent),
-            lambda outcome: self._answered(intent, pool.site, outcome),
-        )
+        call = partial(_prepare_and_launch, core.batch, core.clouds[pool.site], intent)
+        core.act_on_cloud(pool.site, f"launch {identifier}", call, partial(self._answered, intent, pool.site))
         return True
 
     def _answered(self, intent: Intent, site: str, outcome: Outcome[tuple[Instance, ...]]) -> None:
@@ -142,7 +138,7 @@ class Launching:
             core.registry.move(node, State.PENDING, f"launched as {instance.id}: {node.reason}", core.wall())
             bound += 1
             if type(core.batch).register is not BatchSystem.register:
-                core.act_on_batch(node, _registering(core.batch, instance), self._registered)
+                core.act_on_batch(node, partial(core.batch.register, instance), self._registered)
         core.count("launched", bound)
         return bound
 
@@ -211,13 +207,7 @@ class Launching:
             else:
                 self._give_up_if_settled(entry)
 
-        core.count("cloud_reads")
-        core.executor.read(
-            f"find {entry.site}",
-            lambda: cloud.find(entry.intent),
-            core.guarded("find", found),
-            cloud.call_deadline_s + DEADLINE_MARGIN_S,
-        )
+        core.read(f"find {entry.site}", cloud, partial(cloud.find, entry.intent), found)
 
     def _give_up_if_settled(self, entry: OpenIntent) -> None:
         if entry.last_good is not None and entry.good_s >= self._core.settings.intent_settle_s:
@@ -237,7 +227,3 @@ def _prepare_and_launch(batch: BatchSystem, cloud: Cloud, intent: Intent) -> tup
     except SourceError as exc:
         raise TransientError(f"the batch system was not ready for a launch: {exc}", launched_nothing=True) from exc
     return cloud.launch(intent)
-
-
-def _registering(batch: BatchSystem, instance: Instance) -> Callable[[], None]:
-    return lambda: batch.register(instance)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import logging
-from typing import Any, Callable, Mapping, Optional
+from functools import partial
+from typing import Any, Callable, Mapping, Optional, Union
 
 from elastiq import reconcile
-from elastiq.core import DEADLINE_MARGIN_S, Core
+from elastiq.core import Core
 from elastiq.demand import WaitingHistory
 from elastiq.ending import Ending
 from elastiq.executor import Outcome
-from elastiq.interfaces import Cloud, Instances, Jobs, Workers
+from elastiq.interfaces import BatchSystem, Cloud, Instances, Jobs, Workers
 from elastiq.launching import Launching
 from elastiq.nodes import JOINED, State
 from elastiq.observations import STALE_PERIODS, Observation, SettleJudge
@@ -30,7 +31,6 @@ class Observer:
         self.ending = Ending(core, self.look_again)
         self.settled_why = "the workers were not read yet"
         self.observed_s = 0.0  # between the last two settled reads of the workers
-        self.paused = False
         self._last_settled: Optional[float] = None
         self._look_after: Optional[float] = None
         self._started_at = float("-inf")  # the beginning of the last read of the workers that saw more jobs
@@ -100,11 +100,11 @@ class Observer:
 
     def read_jobs(self) -> None:
         batch = self._core.batch
-        self._read("queue", batch.jobs, self._jobs_read, batch.call_deadline_s, self.jobs)
+        self._read("queue", batch, batch.jobs, self._jobs_read, self.jobs)
 
     def read_workers(self) -> None:
         batch = self._core.batch
-        if self._read("workers", batch.workers, self._workers_read, batch.call_deadline_s, self.workers):
+        if self._read("workers", batch, batch.workers, self._workers_read, self.workers):
             self._look_after = None
 
     def look_again(self) -> None:
@@ -114,13 +114,8 @@ class Observer:
 
     def read_instances(self) -> None:
         for site, cloud in self._core.clouds.items():
-            self._read(
-                f"cloud {site}",
-                _listing(cloud, self._core.registry.instance_ids(site)),
-                self._taker(site),
-                cloud.call_deadline_s,
-                self.instances[site],
-            )
+            listing = partial(cloud.instances, self._core.registry.instance_ids(site))
+            self._read(f"cloud {site}", cloud, listing, partial(self._instances_read, site), self.instances[site])
 
     def read_problems(self) -> None:
         """Ask the cloud which machines it calls impaired."""
@@ -128,20 +123,14 @@ class Observer:
         for site, cloud in core.clouds.items():
             ids = sorted(core.registry.instance_ids(site))
             if ids and cloud.capabilities.instance_problems:
-                core.count("reads")
-                core.executor.read(
-                    f"problems {site}",
-                    _problems(cloud, ids),
-                    core.guarded("problems", self._problems_read),
-                    cloud.call_deadline_s + DEADLINE_MARGIN_S,
-                )
+                core.read(f"problems {site}", cloud, partial(cloud.problems, ids), self._problems_read)
 
     def _read(
         self,
         source: str,
+        plugin: Union[BatchSystem, Cloud],
         call: Callable[[], Any],
         done: Callable[[Outcome[Any]], None],
-        deadline_s: float,
         observation: Observation[Any],
     ) -> bool:
         core = self._core
@@ -157,8 +146,7 @@ class Observer:
             done(outcome)
             self._replan()
 
-        core.count("reads")
-        return core.executor.read(source, call, core.guarded(source, take), deadline_s + DEADLINE_MARGIN_S)
+        return core.read(source, plugin, call, take)
 
     # ------------------------------------------------------------------ taking
 
@@ -173,9 +161,6 @@ class Observer:
         core.trials.observe_jobs(jobs, ran)
         if outcome.began <= self._started_at:
             self.read_jobs()
-
-    def _taker(self, site: str) -> Callable[[Outcome[Instances]], None]:
-        return lambda outcome: self._instances_read(site, outcome)
 
     def _instances_read(self, site: str, outcome: Outcome[Instances]) -> None:
         core, view = self._core, outcome.value
@@ -266,11 +251,3 @@ def _more_jobs(before: Optional[Workers], now: Workers) -> bool:
     """Whether any worker runs more jobs than in the read before."""
     ran = {worker.name: worker.jobs for worker in before.workers} if before else None
     return ran is not None and any(worker.jobs > ran.get(worker.name, 0) for worker in now.workers)
-
-
-def _listing(cloud: Cloud, known: frozenset[str]) -> Callable[[], Instances]:
-    return lambda: cloud.instances(known)
-
-
-def _problems(cloud: Cloud, ids: list[str]) -> Callable[[], Mapping[str, str]]:
-    return lambda: cloud.problems(ids)

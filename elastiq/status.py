@@ -5,6 +5,7 @@ Pure. Ages are seconds, points in time are wall times (seconds since the epoch).
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from elastiq import __version__
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from elastiq.daemon import Daemon
 
 SCHEMA = 1
+NODE = "pool site flavour network since created_at joined_at worker jobs idle_s reason".split()
 
 
 def snapshot(daemon: Daemon) -> dict[str, Any]:
@@ -80,44 +82,23 @@ def _queue(daemon: Daemon) -> dict[str, Any]:
 
 
 def _group(daemon: Daemon, v: Verdict) -> dict[str, Any]:
-    request = v.group.request
     return {
-        "key": v.group.key,
-        "sample_job": v.group.sample_job,
-        "cpus": request.cpus,
-        "memory_mb": request.memory_mb,
-        "disk_mb": request.disk_mb,
-        "gpus": request.gpus,
-        "requirements": v.group.requirements,
-        "waiting": v.group.waiting,
-        "running": v.group.running,
+        **{name: getattr(v.group, name) for name in ("key", "sample_job", "requirements", "waiting", "running")},
+        **asdict(v.group.request),
         "waiting_s": daemon.observer.history.waiting_s(v.group.key, daemon.core.now()),
-        "held": v.held,
-        "launching": v.launching,
-        "matchable": v.matchable,
+        **{name: getattr(v, name) for name in ("held", "launching", "matchable", "reason")},
         "standing": daemon.core.trials.standing(v.group.key).value,
-        "reason": v.reason,
     }
 
 
 def _node(node: Node) -> dict[str, Any]:
     return {
+        **{name: getattr(node, name) for name in NODE},
         "id": node.name,
         "node": node.id,
-        "pool": node.pool,
-        "site": node.site,
-        "flavour": node.flavour,
-        "network": node.network,
         "state": node.state.value,
-        "since": node.since,
-        "created_at": node.created_at,
-        "joined_at": node.joined_at,
-        "worker": node.worker,
         "addresses": sorted(node.addresses),
-        "jobs": node.jobs,
-        "idle_s": node.idle_s,
         "idle_since": node.since if node.state is State.IDLE else None,
-        "reason": node.reason,
     }
 
 
@@ -144,23 +125,19 @@ def _pool(daemon: Daemon, name: str) -> dict[str, Any]:
 
 
 def _sources(daemon: Daemon) -> list[dict[str, Any]]:
-    now = daemon.core.now()
     observer = daemon.observer
-    rows: list[dict[str, Any]] = []
     observed: list[Observation[Any]] = [observer.jobs, observer.workers, *observer.instances.values()]
-    for seen in observed:
-        rows.append(
-            {
-                "name": seen.name,
-                "known": seen.known(now) is not None,
-                "age_s": now - seen.began if seen.value is not None else None,
-                "error": seen.error,
-                "failures": seen.failures,
-            }
-        )
-    rows[1]["settled"] = not observer.settled_why
-    rows[1]["why_unsettled"] = observer.settled_why
+    rows = [_source(seen, daemon.core.now()) for seen in observed]
+    rows[1].update(settled=not observer.settled_why, why_unsettled=observer.settled_why)
     return rows
+
+
+def _source(seen: Observation[Any], now: float) -> dict[str, Any]:
+    return {
+        **{name: getattr(seen, name) for name in ("name", "error", "failures")},
+        "known": seen.known(now) is not None,
+        "age_s": now - seen.began if seen.value is not None else None,
+    }
 
 
 def _plan(daemon: Daemon) -> dict[str, Any]:
