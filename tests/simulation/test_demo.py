@@ -135,9 +135,11 @@ def test_one_seed_gives_the_same_numbers_in_every_process() -> None:
 def pythons() -> list[str]:
     """This interpreter, and one of each other version that is found and works (pyenv's as well)."""
     pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
+    readable = os.access(pyenv, os.R_OK | os.X_OK)  # it may be another user's
     found = [sys.executable]
     for minor in range(9, 15):
-        candidates = [*sorted(map(str, pyenv.glob(f"versions/3.{minor}.*/bin/python"))), f"python3.{minor}"]
+        ours = pyenv.glob(f"versions/3.{minor}.*/bin/python") if readable else ()
+        candidates = [*sorted(map(str, ours)), f"python3.{minor}"]
         for path in filter(None, map(shutil.which, candidates)):
             if subprocess.call([path, "-c", ""], stderr=subprocess.DEVNULL) == 0:
                 found.append(path)
