@@ -9,28 +9,13 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
-from typing import Any, Mapping, Optional, Sequence
+from typing import Any, Mapping, Sequence
 
-from elastiq.interfaces import (
-    Check,
-    Cloud,
-    CloudCapabilities,
-    ConfigurationError,
-    EndAnswer,
-    EndOutcome,
-    Instance,
-    Instances,
-    Intent,
-    Owner,
-    Pool,
-    SourceError,
-    TransientError,
-    UnsupportedError,
-)
+from elastiq import interfaces
+from elastiq.interfaces import CloudCapabilities, EndAnswer, EndOutcome, Instance, Instances, Intent, Owner, Pool
 from elastiq.plugins.cloud import ec2_options, ec2_request
-from elastiq.plugins.cloud.ec2_checks import check_site
 from elastiq.plugins.cloud.ec2_client import READ_ATTEMPTS, EC2Client
-from elastiq.plugins.cloud.ec2_errors import NOT_FOUND, Fault, launch_error, read_error
+from elastiq.plugins.cloud.ec2_errors import NONSENSE, NOT_FOUND, Fault, launch_error, read_error
 from elastiq.plugins.cloud.ec2_instances import described, problem, sort_instances
 
 log = logging.getLogger(__name__)
@@ -38,25 +23,23 @@ log = logging.getLogger(__name__)
 PAGE = 1000  # the most that DescribeInstances gives at once
 
 
-class EC2Cloud(Cloud):
+class EC2Cloud(interfaces.Cloud):
     """One endpoint with one set of credentials, and the pools that are launched there."""
 
     kind = "ec2"
     OPTIONS = ec2_options.OPTIONS
 
     def __init__(self, pools: Sequence[Pool], owner: Owner, client: EC2Client) -> None:
-        options = pools[0].options
-        self.site = pools[0].site
+        self.site, options = pools[0].site, pools[0].options
         self.capabilities = CloudCapabilities()
         # botocore's own time-outs and retries end before the executor gives the call up
-        self.call_deadline_s = max(
-            120.0, READ_ATTEMPTS * (options["connect_timeout_s"] + options["read_timeout_s"]) + 15.0
-        )
+        self.call_deadline_s = max(120, READ_ATTEMPTS * (options["connect_timeout_s"] + options["read_timeout_s"]) + 15)
         self._pools = {pool.name: pool for pool in pools}
         self._owner = owner
+        self._secrets = [secret for pool in pools for secret in ec2_request.secrets_of(pool.options)]
         self._client = client
+        self._paging = {"MaxResults": PAGE}  # empty for a cloud that does not take it
         self._refused: frozenset[str] = frozenset()  # extras of RunInstances that this cloud does not take
-        self._plain_listing: set[str] = set()  # operations that this cloud does not give by pages
         self._images: dict[str, Mapping[str, Any]] = {}
 
     @classmethod
@@ -65,7 +48,7 @@ class EC2Cloud(Cloud):
 
     @classmethod
     def networks_of(cls, values: Mapping[str, Any]) -> tuple[str, ...]:
-        return ec2_options.networks_of(values)
+        return tuple(values.get("subnet_id") or ()) or ("",)  # network_interfaces, or the cloud, decides
 
     @classmethod
     def from_config(cls, pools: Sequence[Pool], owner: Owner) -> EC2Cloud:
@@ -88,18 +71,21 @@ class EC2Cloud(Cloud):
         try:
             rows = self._pages("describe_instance_status", "InstanceStatuses")
         except Fault as fault:
-            if not (fault.refused or fault.code == "UnauthorizedOperation"):
-                raise self._unknown(fault) from None
-            log.warning("instance status is not available: %s", self._unknown(fault))
+            error = self._unknown(fault)
+            if not fault.refused:
+                raise error from None
+            log.warning("instance status is not available: %s", error)
             self.capabilities = replace(self.capabilities, instance_problems=False)
             return {}
-        found = {str(row.get("InstanceId")): problem(row) for row in rows}
+        found = {row.get("InstanceId"): problem(row) for row in rows}
         return {key: found[key] for key in ids if found.get(key)}
 
-    def checks(self) -> tuple[Check, ...]:
-        call, pools = self._client.call, self._pools.values()
+    def checks(self) -> tuple[interfaces.Check, ...]:
+        from elastiq.plugins.cloud.ec2_checks import check_site  # the daemon never asks for them
+
+        pools = self._pools.values()
         try:
-            return tuple(check_site(call, pools, self._owner, self._refused, self._unknown))
+            return tuple(check_site(self._client.call, pools, self._owner, self._refused, self._unknown))
         except Fault as fault:
             raise self._unknown(fault) from None
 
@@ -110,38 +96,34 @@ class EC2Cloud(Cloud):
             raise self._unknown(fault) from None
         found = [one for reservation in reservations for one in reservation.get("Instances") or ()]
         if not all(one.get("InstanceId") for one in found):
-            raise SourceError(f"DescribeInstances at {self.site}: an instance without an id, not EC2's answer?")
+            raise interfaces.SourceError(f"DescribeInstances at {self.site}: an instance without an id, not EC2's?")
         return found
 
     def _pages(self, operation: str, key: str) -> list[Mapping[str, Any]]:
         """All rows of a listing, by pages or, where the cloud does not take that, in one answer."""
-        if operation not in self._plain_listing:
-            try:
-                return self._rows(operation, key, MaxResults=PAGE)
-            except Fault as fault:
-                if not fault.refused:
-                    raise
-            rows = self._rows(operation, key)  # if this fails too, paging was not what was wrong
-            self._plain_listing.add(operation)
-            log.info("%s does not take MaxResults in %s: left out from now on", self.site, operation)
-            return rows
-        return self._rows(operation, key)
+        paging = self._paging
+        try:
+            return self._rows(operation, key, **paging)
+        except Fault as fault:
+            if not (paging and fault.refused):
+                raise
+        rows = self._rows(operation, key)
+        self._paging = {}  # now it is known that paging was what was wrong
+        return rows
 
     def _rows(self, operation: str, key: str, **parameters: Any) -> list[Mapping[str, Any]]:
         rows: list[Mapping[str, Any]] = []
-        seen: set[str] = set()
         while True:
             answer = self._client.call(operation, **parameters)
             if not isinstance(answer.get(key), list):
                 raise Fault(operation, "NotEC2", f"no {key} in the answer: is a login page in between?")
             rows += answer[key]
-            token = answer.get("NextToken") or ""
+            token = answer.get("NextToken")
             if not token:
                 return rows
-            if token in seen:
+            if token == parameters.get("NextToken"):
                 # as good as a refusal of pages: a cloud that ignores the token sends the first page for ever
                 raise Fault(operation, "RepeatedNextToken", "the same page was announced twice", 400)
-            seen.add(token)
             parameters["NextToken"] = token
 
     # ---- acts
@@ -149,34 +131,26 @@ class EC2Cloud(Cloud):
     def launch(self, intent: Intent) -> tuple[Instance, ...]:
         """RunInstances, once. A refused extra costs this intent and is left out of the next one: the same
         token with other parameters would be IdempotentParameterMismatch."""
-        pool = self._pools.get(intent.offer.pool)
-        if pool is None:
-            raise ConfigurationError(f"pool {intent.offer.pool} is not one of {self.site}'s")
-        image = self._image(pool)
-        parameters = ec2_request.run_parameters(pool, intent, self._owner, self._refused, image)
+        pool = self._pools[intent.offer.pool]
+        parameters = ec2_request.run_parameters(pool, intent, self._owner, self._refused, self._image(pool))
         try:
             answer = self._client.call("run_instances", **parameters)
         except Fault as fault:
+            error = launch_error(fault, self.site, self._secrets)
             extras = ec2_request.refused_extras(fault, parameters)
-            error = launch_error(fault, self.site, self._secrets())
             if not extras:
                 raise error from None
-            self._leave_out(extras)
-            without = " and ".join(sorted(extras))
-            raise TransientError(f"{error}; asked without {without} from now on", True) from None
+            self._refused |= extras
+            self.capabilities = replace(self.capabilities, tags=ec2_request.TAGS not in self._refused)
+            text = f"{error}; asked without {' and '.join(sorted(extras))} from now on"
+            raise interfaces.TransientError(text, launched_nothing=True) from None
         rows = answer.get("Instances") or []
         if not rows or not all(row.get("InstanceId") for row in rows):
-            raise TransientError(f"RunInstances at {self.site}: success without ids (looked for by its token)")
+            raise interfaces.TransientError(f"RunInstances at {self.site}: success without ids (looked for by token)")
         return tuple(
             replace(one, pool=pool.name, intent=intent.id, token=intent.token, head=self._owner.head)
             for one in {row["InstanceId"]: described(row) for row in rows}.values()
         )
-
-    def _leave_out(self, extras: frozenset[str]) -> None:
-        self._refused |= extras
-        log.warning("%s does not take %s: left out from now on", self.site, ", ".join(sorted(extras)))
-        tags, token = ec2_request.TAGS not in self._refused, ec2_request.TOKEN not in self._refused
-        self.capabilities = replace(self.capabilities, tags=tags, find=tags or token)
 
     def _image(self, pool: Pool) -> Mapping[str, Any]:
         """What the cloud says of the pool's image, remembered; empty where it does not tell."""
@@ -185,14 +159,12 @@ class EC2Cloud(Cloud):
             try:
                 images = self._client.call("describe_images", ImageIds=[image_id]).get("Images") or ()
             except Fault as fault:
-                if not (fault.refused or fault.nonsense or fault.code == "UnauthorizedOperation"):
-                    error = launch_error(fault, self.site, self._secrets())
-                    error.launched_nothing = True  # RunInstances was not sent
-                    raise error from None
+                if not (fault.refused or fault.code in NONSENSE):
+                    fault.sent = False  # RunInstances was not
+                    raise launch_error(fault, self.site, self._secrets) from None
                 images = ()
-            for one in images:
-                if one.get("ImageId") == image_id:  # some clouds list all
-                    self._images[image_id] = one
+            # some clouds list all
+            self._images.update((image_id, one) for one in images if one.get("ImageId") == image_id)
         image = self._images.get(image_id, {})
         if pool.options.get("root_disk_gb") and not image.get("RootDeviceName"):
             log.warning("%s does not tell %s's root device: root_disk_gb has no effect", self.site, image_id)
@@ -206,42 +178,38 @@ class EC2Cloud(Cloud):
         try:
             answer = self._client.call("terminate_instances", InstanceIds=unique)
         except Fault as fault:
-            unknown = fault.code in NOT_FOUND or (fault.status == 404 and fault.code == "NotFound")
-            # UnauthorizedOperation: rights can depend on an instance's tags
-            if not (unknown or fault.refused or fault.code == "UnauthorizedOperation"):
-                raise self._unknown(fault) from None
+            error = self._unknown(fault)
+            if not fault.refused:
+                raise error from None
             if len(unique) > 1:
                 return {one: self._terminate_alone(one) for one in unique}
-            refusal = EndAnswer(EndOutcome.FAILED, str(self._unknown(fault)))
-            return {unique[0]: EndAnswer(EndOutcome.NOT_FOUND, fault.code) if unknown else refusal}
+            outcome = EndOutcome.NOT_FOUND if fault.code in NOT_FOUND else EndOutcome.FAILED
+            return {unique[0]: EndAnswer(outcome, str(error))}
         named = {row.get("InstanceId") for row in answer.get("TerminatingInstances") or ()}
-        taken = answer.get("Return") is True and not named  # old OpenStack names nobody
+        if answer.get("Return") is True and not named:
+            named = set(unique)  # old OpenStack names nobody
         # An id that is not named may not be ending (Eucalyptus says false and names nobody): it is asked for
         # again, which does no harm, until the listing shows its end.
         silent = EndAnswer(EndOutcome.FAILED, "the cloud's answer does not name it")
-        return {one: EndAnswer(EndOutcome.ENDING) if taken or one in named else silent for one in unique}
+        return {one: EndAnswer(EndOutcome.ENDING) if one in named else silent for one in unique}
 
     def _terminate_alone(self, one: str) -> EndAnswer:
         try:
             return self.terminate([one])[one]
-        except SourceError as error:  # the others have their answers already, or will get one
+        except interfaces.SourceError as error:  # the others have their answers already, or will get one
             return EndAnswer(EndOutcome.FAILED, str(error))
 
     def adopt(self, ids: Sequence[str]) -> None:
         """Give instances our head's tag; they count as ours from the next listing on."""
         if not self.capabilities.tags:
-            raise UnsupportedError(f"{self.site} has no tags: instances cannot be adopted")
+            raise interfaces.UnsupportedError(f"{self.site} has no tags: instances cannot be adopted")
         tags = {ec2_request.TAG_CLUSTER: self._owner.cluster, ec2_request.TAG_HEAD: self._owner.head}
-        pairs = [{"Key": key, "Value": value} for key, value in tags.items()]
         try:
-            self._client.call("create_tags", Resources=list(ids), Tags=pairs)
+            self._client.call("create_tags", Resources=list(ids), Tags=ec2_request.tag_list(tags))
         except Fault as fault:
             raise self._unknown(fault) from None
 
     # ---- telling
 
-    def _unknown(self, fault: Fault) -> SourceError:
-        return read_error(fault, self.site, self._secrets())
-
-    def _secrets(self) -> list[Optional[str]]:
-        return [secret for pool in self._pools.values() for secret in ec2_request.secrets_of(pool.options)]
+    def _unknown(self, fault: Fault) -> interfaces.SourceError:
+        return read_error(fault, self.site, self._secrets)

@@ -49,13 +49,9 @@ def _image(call: Call, pool: str, image_id: str, told: Told) -> Check:
         images = call("describe_images", ImageIds=[image_id]).get("Images") or ()
     except Fault as fault:
         return Check(name, "warning", str(told(fault)))
-    image = next((one for one in images if one.get("ImageId") == image_id), None)
-    if image is None:
-        return Check(name, "warning", f"{image_id} is not visible with these credentials: check image_id")
-    state = image.get("State") or "available"
-    if state != "available":
-        return Check(name, "warning", f"{image_id} is {state}, not available")
-    return Check(name, "ok", f"{image_id} is available")
+    states = [one.get("State") or "available" for one in images if one.get("ImageId") == image_id]
+    state = states[0] if states else "not visible with these credentials: check image_id"
+    return Check(name, "ok" if state == "available" else "warning", f"{image_id} is {state}")
 
 
 def _launch(call: Call, pool: Pool, owner: Owner, refused: frozenset[str], told: Told) -> Check:

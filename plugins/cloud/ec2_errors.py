@@ -12,67 +12,67 @@ from __future__ import annotations
 import re
 from typing import Iterable, Optional
 
-from elastiq.interfaces import (
-    AuthError,
-    CapacityError,
-    ConfigurationError,
-    LaunchError,
-    QuotaError,
-    SourceError,
-    ThrottledError,
-    TransientError,
-)
+from elastiq import interfaces
 
-CAPACITY = frozenset(
-    """InsufficientInstanceCapacity InsufficientCapacity InsufficientHostCapacity InsufficientCapacityOnHost
-    InsufficientReservedInstanceCapacity InsufficientReservedInstancesCapacity InsufficientVolumeCapacity
-    InsufficientAddressCapacity InsufficientFreeAddressesInSubnet ReservationCapacityExceeded
-    UnfulfillableCapacity SpotMaxPriceTooLow IncompatibleHostRequirements
-    UnavailableHostRequirements VolumeTypeNotAvailableInZone
-    NoValidHost NoMoreNetworks NoMoreFixedIps IpAddressGenerationFailure NotEnoughResources
-    NotEnoughResourcesException OutOfCapacity""".split()
-)
-THROTTLED = frozenset(
-    """RequestLimitExceeded Throttling ThrottlingException ThrottledException RequestThrottled
-    RequestThrottledException EC2ThrottledException TooManyRequestsException TooManyRequests SlowDown
-    PriorRequestNotComplete BandwidthLimitExceeded RateLimitExceeded OverLimit RequestEntityTooLarge
-    429""".split()
-)
-QUOTA = frozenset(  # and nearly everything that ends in LimitExceeded
-    """ResourceCountExceeded MaxSpotInstanceCountExceeded MaxScheduledInstanceCapacityExceeded
-    VolumeIOPSLimit QuotaError QuotaExceeded QuotaExceded OverQuota TooManyInstances
-    TooManyResources""".split()
-)
-AUTH = frozenset(
-    """AuthFailure UnauthorizedOperation InvalidClientTokenId SignatureDoesNotMatch IncompleteSignature
-    MissingAuthenticationToken ExpiredToken ExpiredTokenException RequestExpired OptInRequired
-    PendingVerification Blocked AccessDenied AccessDeniedException AccessFailure InvalidAccessKeyId
-    UnrecognizedClientException InvalidSecurity InvalidSecurityToken NotAuthorized NotAuthorizedException
-    Unauthorized Forbidden PolicyNotAuthorized 401 403 407""".split()
-)
-CONFIGURATION = frozenset(
-    """NetworkAmbiguous VPCIdNotSpecified VPCResourceNotSpecified DefaultVpcDoesNotExist NoSuchVersion
-    OperationNotPermitted BootForVolumeTypeUnsupported EncryptedVolumesNotSupported ZonesMismatched
-    CustomerKeyHasBeenRevoked ImageNotActive BadRequest 301 302 303 307 308 400 404 405""".split()
+_CODES: dict[type[interfaces.LaunchError], str] = {  # but for those that `_FORMS` tells
+    interfaces.CapacityError: """ReservationCapacityExceeded UnfulfillableCapacity SpotMaxPriceTooLow
+        IncompatibleHostRequirements UnavailableHostRequirements VolumeTypeNotAvailableInZone NoValidHost
+        NoMoreNetworks NoMoreFixedIps IpAddressGenerationFailure NotEnoughResources NotEnoughResourcesException
+        OutOfCapacity""",
+    interfaces.ThrottledError: """RequestLimitExceeded TooManyRequestsException TooManyRequests SlowDown
+        PriorRequestNotComplete BandwidthLimitExceeded RateLimitExceeded OverLimit RequestEntityTooLarge 429""",
+    # and nearly everything that ends in LimitExceeded
+    interfaces.QuotaError: """ResourceCountExceeded MaxSpotInstanceCountExceeded MaxScheduledInstanceCapacityExceeded
+        VolumeIOPSLimit QuotaError QuotaExceeded QuotaExceded OverQuota TooManyInstances TooManyResources""",
+    # here and below, botocore's own exceptions come last
+    interfaces.AuthError: """AuthFailure UnauthorizedOperation InvalidClientTokenId SignatureDoesNotMatch
+        IncompleteSignature MissingAuthenticationToken ExpiredToken ExpiredTokenException RequestExpired
+        OptInRequired PendingVerification Blocked AccessDenied AccessDeniedException AccessFailure
+        InvalidAccessKeyId UnrecognizedClientException InvalidSecurity InvalidSecurityToken NotAuthorized
+        NotAuthorizedException Unauthorized Forbidden PolicyNotAuthorized 401 403 407
+        NoCredentialsError PartialCredentialsError CredentialRetrievalError TokenRetrievalError SSOTokenLoadError
+        UnauthorizedSSOTokenError MetadataRetrievalError LoginRefreshRequired""",
+    interfaces.ConfigurationError: """NetworkAmbiguous VPCIdNotSpecified VPCResourceNotSpecified
+        DefaultVpcDoesNotExist NoSuchVersion OperationNotPermitted BootForVolumeTypeUnsupported
+        EncryptedVolumesNotSupported ZonesMismatched CustomerKeyHasBeenRevoked ImageNotActive BadRequest
+        301 302 303 307 308 400 404 405
+        NoRegionError InvalidRegionError ProfileNotFound ConfigParseError ConfigNotFound ParamValidationError
+        InvalidProxiesConfigError EndpointProviderError EndpointResolutionError ModuleNotFoundError""",
+    # After these something may run: nova's answer to any unforeseen exception (sent with 400), a token that
+    # was already used, and an instance that was made but not yet seen by all of EC2.
+    interfaces.TransientError: """UnknownError Unknown 408 IdempotentParameterMismatch IdempotentInstanceTerminated
+        InvalidInstanceID.NotFound InstanceNotFound""",
+}
+_KIND_OF = {code: kind for kind, codes in _CODES.items() for code in codes.split()}
+_FORMS = (  # of the code and the message: families of codes, and where the code alone would mislead
+    (r"^Insufficient", interfaces.CapacityError),
+    (r"^\S*Throttl(ing|ed)", interfaces.ThrottledError),
+    # somebody else's image
+    (r"^AuthFailure .*not authorized for image", interfaces.ConfigurationError),
+    # OpenStack's NetworkAmbiguous, which ec2-api passes on as Conflict
+    (r"possible networks", interfaces.ConfigurationError),
+    # not offered there: the next subnet or flavour may be
+    (r"^Unsupported(Operation)? .*(availability zone|instance type)", interfaces.CapacityError),
+    # OpenStack's compute API behind an EC2 front end
+    (r"^(Forbidden|403|OverLimit|RequestEntityTooLarge) .*quota", interfaces.QuotaError),
+    # said here, of the endpoint
+    (r"^SSLError .*CERTIFICATE_VERIFY|^ValueError Invalid endpoint", interfaces.ConfigurationError),
 )
 _CONFIGURATION_FORM = re.compile(
     r"^(Invalid|Missing|Unknown(Parameter|Volume)|Unsupported|Validation|Malformed)"
     r"|(NotFound|NotFoundException|NotSupported|Malformed)$"
     r"|(PerInstance|PerInterface|Attachment|Tag|Filter)LimitExceeded$"
 )
-UNSURE = frozenset(
-    """UnknownError Unknown 408 IdempotentParameterMismatch IdempotentInstanceTerminated
-    InvalidInstanceID.NotFound InstanceNotFound""".split()
-)
-"""Client errors after which something may run: nova's answer to any unforeseen exception (sent with 400), a
-token that was already used, and an instance that was made but not yet seen by all of EC2."""
+NOT_FOUND = ("InvalidInstanceID.NotFound", "InvalidInstanceID.Malformed", "InstanceNotFound", "NotFound")
+NONSENSE = ("ResponseParserError", "ValueError", "KeyError", "TypeError", "AttributeError")
+"""What botocore's parser raises at an answer that is not EC2's."""
 
-NOT_FOUND = frozenset(
-    """InvalidInstanceID.NotFound InvalidInstanceId.NotFound InvalidInstanceID.Malformed
-    InstanceNotFound""".split()
-)
-_NONSENSE = ("NotEC2", "ResponseParserError", "ValueError", "KeyError", "TypeError", "AttributeError")
-
+_NEVER_LEFT = {  # botocore's exceptions for a request that did not reach the endpoint, and the words that say so
+    "EndpointConnectionError": "",
+    "ConnectTimeoutError": "",
+    "SSLError": "CERTIFICATE_VERIFY|WRONG_VERSION|HANDSHAKE|UNKNOWN_PROTOCOL",  # nothing is sent before that is done
+    "ProxyConnectionError": "NewConnectionError|Tunnel connection failed|refused",  # else perhaps lost later
+}
 _HINTS: tuple[tuple[str, str], ...] = (  # the first that is found in the code or the message
     (r"network ?ambiguous|possible networks", "set subnet_id or network_interfaces"),
     (r"^(30.|40.)\b", "check api_url"),
@@ -90,13 +90,13 @@ _HINTS: tuple[tuple[str, str], ...] = (  # the first that is found in the code o
     (r"region", "set region or api_url"),
     (r"certificate|SSL", "check api_url, ca_bundle and the head node's clock"),
 )
-_HINT_OF_KIND: dict[type[LaunchError], str] = {
-    CapacityError: "another flavour or subnet may have room",
-    QuotaError: "ask for a higher limit or lower max_vms",
-    ThrottledError: "asked again more slowly",
-    AuthError: "check the credentials, their rights and the head node's clock",
-    ConfigurationError: "check the configuration",
-    TransientError: "asked again later",
+_HINT_OF_KIND: dict[type[interfaces.LaunchError], str] = {
+    interfaces.CapacityError: "another flavour or subnet may have room",
+    interfaces.QuotaError: "ask for a higher limit or lower max_vms",
+    interfaces.ThrottledError: "asked again more slowly",
+    interfaces.AuthError: "check the credentials, their rights and the head node's clock",
+    interfaces.ConfigurationError: "check the configuration",
+    interfaces.TransientError: "asked again later",
 }
 _LONG_WORD = re.compile(r"[A-Za-z0-9+/=]{60,}")  # encoded: user data, an authorization failure
 
@@ -112,91 +112,42 @@ class Fault(Exception):
     @classmethod
     def of(cls, operation: str, exc: BaseException, sent: bool) -> Fault:
         """Sort what botocore raised; ``sent`` is False if it happened before the call itself."""
-        classes = {one.__name__ for one in type(exc).__mro__}
-        if "ClientError" in classes:
-            response = getattr(exc, "response", {})
+        name, response = type(exc).__name__, getattr(exc, "response", None)
+        if isinstance(response, dict):  # ClientError
             error = response.get("Error") or {}
             status = int(response.get("ResponseMetadata", {}).get("HTTPStatusCode") or 0)
             code = re.sub(r"^(Client|Server)\.", "", str(error.get("Code") or "Unknown"))
             code = str(status) if 300 <= status < 400 else code  # botocore follows no redirection
             return cls(operation, code, str(error.get("Message") or ""), status)
+        words = f"{exc} {getattr(exc, 'kwargs', '')}"
+        left = name not in _NEVER_LEFT or not re.search(_NEVER_LEFT[name], words)
         # a parser's complaint goes on with the whole answer
-        message = str(exc).partition(" Further retries may succeed")[0]
-        return cls(operation, type(exc).__name__, message, 0, sent and not _never_left(exc, classes))
+        return cls(operation, name, str(exc).partition(" Further retries may succeed")[0], 0, sent and left)
 
     @property
     def refused(self) -> bool:
-        """Whether EC2 turned the request down for what it was, not for its rate or its key."""
-        fair = self.kind not in (AuthError, ThrottledError)
-        return fair and 400 <= self.status < 500 and self.code not in UNSURE
+        """Whether EC2 turned down this very request, not its rate or whoever asks."""
+        fair = (
+            self.kind not in (interfaces.AuthError, interfaces.ThrottledError) or self.code == "UnauthorizedOperation"
+        )
+        return fair and 400 <= self.status < 500 and (not self.unsure or self.code in NOT_FOUND)
 
     @property
-    def nonsense(self) -> bool:
-        """Whether there was an answer that is not EC2's."""
-        return self.status == 0 and self.sent and self.code in _NONSENSE
+    def unsure(self) -> bool:
+        """Whether the code leaves it open what was done."""
+        return _KIND_OF.get(self.code) is interfaces.TransientError
 
     @property
-    def kind(self) -> type[LaunchError]:
+    def kind(self) -> type[interfaces.LaunchError]:
         """The kind of `elastiq.interfaces` that this is, were it a launch."""
-        code, message = self.code, self.message.lower()
-        if code in UNSURE:
-            return TransientError
-        if code == "AuthFailure" and "not authorized for image" in message:
-            return ConfigurationError  # somebody else's image
-        if "possible networks" in message:
-            return ConfigurationError  # OpenStack's NetworkAmbiguous, which ec2-api passes on as Conflict
-        if code in ("Unsupported", "UnsupportedOperation") and re.search("availability zone|instance type", message):
-            return CapacityError  # not offered there: the next subnet or flavour may be
-        if code in ("Forbidden", "403", "OverLimit", "RequestEntityTooLarge") and "quota" in message:
-            return QuotaError  # OpenStack's compute API behind an EC2 front end
-        for codes, kind in _TABLE:
-            if code in codes:
+        for form, kind in _FORMS:
+            if re.search(form, f"{self.code} {self.message}", re.IGNORECASE | re.DOTALL):
                 return kind
-        if self.status == 0:
-            wrong = code in _LOCAL_CONFIGURATION or (code == "ValueError" and not self.sent)
-            return ConfigurationError if wrong or "CERTIFICATE_VERIFY" in self.message else TransientError
-        if _CONFIGURATION_FORM.search(code) and self.status < 500:
-            return ConfigurationError
-        return QuotaError if code.endswith("LimitExceeded") else TransientError
-
-    @property
-    def launched_nothing(self) -> bool:
-        """Whether a launch that failed so surely made no instance."""
-        by_ec2 = self.kind is not TransientError or 400 <= self.status < 500
-        return not self.sent or (by_ec2 and self.code not in UNSURE)
-
-
-# botocore's own exceptions
-_LOCAL_AUTH = frozenset(
-    """NoCredentialsError PartialCredentialsError CredentialRetrievalError TokenRetrievalError
-    SSOTokenLoadError UnauthorizedSSOTokenError MetadataRetrievalError LoginRefreshRequired""".split()
-)
-_LOCAL_CONFIGURATION = frozenset(
-    """NoRegionError InvalidRegionError ProfileNotFound ConfigParseError ConfigNotFound ParamValidationError
-    InvalidProxiesConfigError EndpointProviderError EndpointResolutionError ModuleNotFoundError""".split()
-)
-_TABLE: tuple[tuple[frozenset[str], type[LaunchError]], ...] = (
-    (CAPACITY, CapacityError),
-    (THROTTLED, ThrottledError),
-    (QUOTA, QuotaError),
-    (AUTH | _LOCAL_AUTH, AuthError),
-    (CONFIGURATION, ConfigurationError),
-)
-
-
-def _never_left(exc: BaseException, classes: set[str]) -> bool:
-    """Whether the request surely never reached the endpoint."""
-    if (
-        classes & {"EndpointConnectionError", "ConnectTimeoutError"}
-        or type(exc).__name__ in _LOCAL_AUTH | _LOCAL_CONFIGURATION
-    ):
-        return True
-    if "SSLError" in classes:  # before the hand-shake is done nothing is sent
-        return bool(re.search(r"CERTIFICATE_VERIFY|WRONG_VERSION|HANDSHAKE|UNKNOWN_PROTOCOL", str(exc)))
-    if "ProxyConnectionError" in classes:  # urllib3 1.26 also says so of a connection lost later
-        text = str(getattr(exc, "kwargs", {}).get("error", ""))
-        return any(sign in text for sign in ("NewConnectionError", "Tunnel connection failed", "refused"))
-    return False
+        if self.code in _KIND_OF:
+            return _KIND_OF[self.code]
+        if 0 < self.status < 500 and _CONFIGURATION_FORM.search(self.code):
+            return interfaces.ConfigurationError
+        return interfaces.QuotaError if self.code.endswith("LimitExceeded") else interfaces.TransientError
 
 
 def told(fault: Fault, where: str, secrets: Iterable[Optional[str]] = ()) -> str:
@@ -206,23 +157,23 @@ def told(fault: Fault, where: str, secrets: Iterable[Optional[str]] = ()) -> str
         if secret and len(secret) > 4:
             words = words.replace(secret, "***")
     words = " ".join(_LONG_WORD.sub("***", words).split())[:300].rstrip(". ")
-    hint = _HINT_OF_KIND[fault.kind]
-    if fault.kind is ConfigurationError:
-        both = f"{fault.code} {words}"
-        hint = next((hint for form, hint in _HINTS if re.search(form, both, re.IGNORECASE)), hint)
+    forms = _HINTS if fault.kind is interfaces.ConfigurationError else ()
+    fitting = (hint for form, hint in forms if re.search(form, f"{fault.code} {words}", re.IGNORECASE))
+    hint = next(fitting, _HINT_OF_KIND[fault.kind])
     said = f": {words}" if words else f" (HTTP {fault.status})"
     return f"{fault.operation} at {where}: {fault.code}{said} ({hint})"
 
 
-def launch_error(fault: Fault, where: str, secrets: Iterable[Optional[str]] = ()) -> LaunchError:
+def launch_error(fault: Fault, where: str, secrets: Iterable[Optional[str]] = ()) -> interfaces.LaunchError:
     """The error for a failed launch; only a `TransientError` may leave the intent open."""
     text = told(fault, where, secrets)
-    if fault.kind is TransientError or not fault.launched_nothing:
-        return TransientError(text, fault.launched_nothing)
-    return fault.kind(text)
+    if fault.kind is not interfaces.TransientError:
+        return fault.kind(text)
+    by_ec2 = 400 <= fault.status < 500 and not fault.unsure
+    return interfaces.TransientError(text, launched_nothing=by_ec2 or not fault.sent)
 
 
-def read_error(fault: Fault, where: str, secrets: Iterable[Optional[str]] = ()) -> SourceError:
+def read_error(fault: Fault, where: str, secrets: Iterable[Optional[str]] = ()) -> interfaces.SourceError:
     """The error for anything else that failed: credentials and throttling keep their kinds."""
-    text = told(fault, where, secrets)
-    return fault.kind(text) if fault.kind in (AuthError, ThrottledError) else SourceError(text)
+    kept = fault.kind in (interfaces.AuthError, interfaces.ThrottledError)
+    return (fault.kind if kept else interfaces.SourceError)(told(fault, where, secrets))

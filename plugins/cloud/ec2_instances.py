@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+from contextlib import suppress
 from datetime import datetime, timezone
 from typing import Any, Iterable, Iterator, Mapping, Optional
 
@@ -20,24 +21,21 @@ def sort_instances(rows: Iterable[Mapping[str, Any]], owner: Owner, known: froze
     owned: list[Instance] = []
     others: list[Instance] = []
     foreign: list[Instance] = []
-    for row, one in {row["InstanceId"]: (row, described(row)) for row in rows}.values():
-        cluster = _tags(row).get(TAG_CLUSTER, "")
+    for row in {row["InstanceId"]: row for row in rows}.values():
+        one, cluster = described(row), _tags(row).get(TAG_CLUSTER, "")
         ours = (cluster, one.head) == (owner.cluster, owner.head)
         elsewhere = cluster not in ("", owner.cluster) or one.head not in ("", owner.head)
         made_here = one.token.startswith(owner.token_prefix) or one.id in known
         if one.id == owner.instance_id or one.addresses & owner.addresses:
-            foreign.append(one)  # the head node itself, whatever its tags say
+            place = foreign  # the head node itself, whatever its tags say
         elif ours or (made_here and not elsewhere):
-            owned.append(one)
+            place = owned
         else:
-            (others if cluster == owner.cluster else foreign).append(one)
-    live = [one for one in foreign if one.state is not InstanceState.TERMINATED]
-    return Instances(
-        owned=tuple(owned),
-        other_heads=tuple(one for one in others if one.state is not InstanceState.TERMINATED),
-        foreign=len(live),
-        foreign_addresses=frozenset().union(*(one.addresses for one in live)),
-    )
+            place = others if cluster == owner.cluster else foreign
+        if place is owned or one.state is not InstanceState.TERMINATED:
+            place.append(one)
+    addresses = (one.addresses for one in foreign)
+    return Instances(tuple(owned), tuple(others), len(foreign), frozenset().union(*addresses))
 
 
 def described(row: Mapping[str, Any]) -> Instance:
@@ -45,13 +43,12 @@ def described(row: Mapping[str, Any]) -> Instance:
     tags = _tags(row)
     state, detail = _state(row)
     launched: Optional[datetime] = row.get("LaunchTime")
-    if launched and launched.tzinfo is None:
-        launched = launched.replace(tzinfo=timezone.utc)  # some clouds leave the Z out
     return Instance(
         id=row["InstanceId"],
         state=state,
         addresses=frozenset(_addresses(row)),
-        launched_at=launched.timestamp() if launched else None,
+        # some clouds leave the Z out
+        launched_at=launched.replace(tzinfo=launched.tzinfo or timezone.utc).timestamp() if launched else None,
         flavour=row.get("InstanceType") or "",
         pool=tags.get(TAG_POOL, ""),
         intent=tags.get(TAG_INTENT, ""),
@@ -79,10 +76,8 @@ def problem(row: Mapping[str, Any]) -> str:
 def _state(row: Mapping[str, Any]) -> tuple[InstanceState, str]:
     word = str((row.get("State") or {}).get("Name") or "")
     reason = (row.get("StateReason") or {}).get("Message") or row.get("StateTransitionReason") or ""
-    try:
-        state = InstanceState(word.strip().lower())
-    except ValueError:
-        state = InstanceState.UNKNOWN
+    known = {state.value: state for state in InstanceState}
+    state = known.get(word.strip().lower(), InstanceState.UNKNOWN)
     return state, " ".join(f"{word or 'no state'}: {reason}".split()).rstrip(": ")
 
 
@@ -92,20 +87,11 @@ def _tags(row: Mapping[str, Any]) -> dict[str, str]:
 
 def _addresses(row: Mapping[str, Any]) -> Iterator[str]:
     """All private addresses of all interfaces, IPv6 included, in their usual spelling."""
-    places = [row.get("PrivateIpAddress"), row.get("Ipv6Address")]
-    places.append(row.get("PrivateDnsName"))  # OpenNebula puts the address there
-    for interface in row.get("NetworkInterfaces") or ():
-        places.append(interface.get("PrivateIpAddress"))
-        places += [one.get("PrivateIpAddress") for one in interface.get("PrivateIpAddresses") or ()]
-        places += [one.get("Ipv6Address") for one in interface.get("Ipv6Addresses") or ()]
+    places = [row, *(row.get("NetworkInterfaces") or ())]
+    for one in places[1:]:
+        places += [*(one.get("PrivateIpAddresses") or ()), *(one.get("Ipv6Addresses") or ())]
     for place in places:
-        address = _address(place)
-        if address:
-            yield address
-
-
-def _address(text: Optional[str]) -> str:
-    try:
-        return str(ipaddress.ip_address(text or ""))
-    except ValueError:
-        return ""
+        # OpenNebula puts the address where the name belongs
+        for key in ("PrivateIpAddress", "Ipv6Address", "PrivateDnsName"):
+            with suppress(ValueError):
+                yield str(ipaddress.ip_address(place.get(key) or ""))

@@ -1,6 +1,6 @@
 """The keys of [ec2] and [ec2:NAME], and what their values mean for RunInstances.
 
-elastiq.conf.example says what the keys are for. `EC2Cloud` binds ``OPTIONS``, `site_of` and `networks_of`.
+elastiq.conf.example says what the keys are for. `EC2Cloud` binds ``OPTIONS`` and `site_of`.
 Keys that every cloud's pools have (flavour, cpus, min_vms, ...) are declared in `elastiq.keys`.
 """
 
@@ -9,9 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-import string
-from dataclasses import dataclass
-from typing import Any, Mapping, Optional
+from typing import Any, Callable, Mapping, Optional
 from urllib.parse import urlsplit
 
 from elastiq.options import Kind, Option, above_zero
@@ -19,43 +17,14 @@ from elastiq.options import Kind, Option, above_zero
 TAG_LIMIT = 40
 """EC2 allows 50 tags on an instance; the rest is for elastiq's own and the cloud's."""
 
-NAME_FIELDS = ("cluster", "pool", "intent")
-
-
-@dataclass(frozen=True)
-class NetworkInterface:
-    """One entry of ``network_interfaces``; without groups of its own it takes ``security_group_ids``."""
-
-    subnet: str
-    groups: tuple[str, ...] = ()
-
-
-def network_interfaces(values: Mapping[str, Any]) -> tuple[NetworkInterface, ...]:
-    """The interfaces of a new instance in device order; empty where the key is not used."""
-    common = tuple(values.get("security_group_ids") or ())
-    found = []
-    for entry in values.get("network_interfaces") or ():
-        subnet, _, groups = entry.partition(":")
-        found.append(NetworkInterface(subnet, tuple(groups.split("+")) if groups else common))
-    return tuple(found)
-
 
 def launch_template(values: Mapping[str, Any]) -> Optional[dict[str, str]]:
     """The LaunchTemplate parameter of RunInstances, None where the key is not used."""
-    text = values.get("launch_template")
-    if not text:
-        return None
-    name, _, version = text.partition(":")
-    is_id = re.fullmatch("lt-[0-9a-f]{8,17}", name)
-    found = {"LaunchTemplateId" if is_id else "LaunchTemplateName": name}
-    if version:
+    name, colon, version = (values.get("launch_template") or "").partition(":")
+    found = {"LaunchTemplateId" if re.fullmatch("lt-[0-9a-f]{8,17}", name) else "LaunchTemplateName": name}
+    if colon:
         found["Version"] = version
-    return found
-
-
-def instance_name(template: str, cluster: str, pool: str, intent: str) -> str:
-    """The Name tag of a new instance, cut to EC2's 256 characters; empty for none."""
-    return template.format(cluster=cluster, pool=pool, intent=intent)[:256]
+    return found if name else None
 
 
 def site_of(values: Mapping[str, Any]) -> str:
@@ -68,27 +37,23 @@ def site_of(values: Mapping[str, Any]) -> str:
     return "/".join(part for part in (host, region) if part) + (f"#{digest}" if digest else "")
 
 
-def networks_of(values: Mapping[str, Any]) -> tuple[str, ...]:
-    """The subnets in the order of preference; ``("",)`` where the cloud or network_interfaces decides."""
-    return tuple(values.get("subnet_id") or ()) or ("",)
+def _form(pattern: str, complaint: str) -> Callable[[str], str]:
+    """A ``check`` that the whole value has a form."""
+    return lambda value: "" if re.fullmatch(pattern, value) else complaint
 
 
 def _url(value: str) -> str:
     try:
         url = urlsplit(value)
-        port_is_bad = url.port == 0  # a port that is no number raises
-    except ValueError:
-        return "is not a URL, write https://HOST[:PORT]/PATH"
-    if url.scheme not in ("http", "https") or not url.hostname or port_is_bad:
-        return "is not a URL, write https://HOST[:PORT]/PATH"
-    return ""
+        good = url.scheme in ("http", "https") and url.hostname and url.port != 0
+    except ValueError:  # a port that is no number, half an IPv6 address
+        good = False
+    return "" if good else "is not a URL, write https://HOST[:PORT]/PATH"
 
 
 def _api_url(value: str) -> str:
-    complaint = _url(value)
-    if not complaint and "@" in urlsplit(value).netloc:
-        return "holds a user name, write credentials under their own keys"
-    return complaint
+    named = not _url(value) and "@" in urlsplit(value).netloc
+    return "holds a user name, write credentials under their own keys" if named else _url(value)
 
 
 def _readable(value: str) -> str:
@@ -96,29 +61,17 @@ def _readable(value: str) -> str:
 
 
 def _interfaces(value: tuple[str, ...]) -> str:
-    for entry in value:
-        subnet, colon, groups = entry.partition(":")
-        if not subnet or (colon and not all(groups.split("+"))) or ":" in groups:
-            return f"`{entry}` is not of the form SUBNET or SUBNET:GROUP+GROUP"
-    return ""
+    wrong = [entry for entry in value if not re.fullmatch(r"[^:]+(:[^:+]+(\+[^:+]+)*)?", entry)]
+    return f"`{wrong[0]}` is not of the form SUBNET or SUBNET:GROUP+GROUP" if wrong else ""
 
 
-def _template(value: str) -> str:
-    name, colon, version = value.partition(":")
-    if not name or (colon and not (version in ("$Latest", "$Default") or version.isdecimal())):
-        return "is not of the form ID-OR-NAME[:VERSION], VERSION a number, $Latest or $Default"
-    return ""
-
-
-def _name_template(value: str) -> str:
-    try:
-        used = [part[1:] for part in string.Formatter().parse(value) if part[1] is not None]
-    except ValueError:
-        return "has an unpaired brace"
-    for field, spec, how in used:
-        if field not in NAME_FIELDS or spec or how:
-            return "knows only {" + "}, {".join(NAME_FIELDS) + "}"
-    return ""
+_template = _form(
+    r"[^:]+(:([0-9]+|\$Latest|\$Default))?",
+    "is not of the form ID-OR-NAME[:VERSION], VERSION a number, $Latest or $Default",
+)
+_name_template = _form(
+    r"([^{}]|\{\{|\}\}|\{(cluster|pool|intent)\})*", "knows only {cluster}, {pool}, {intent}, and no unpaired brace"
+)
 
 
 def _tags(value: Mapping[str, str]) -> str:

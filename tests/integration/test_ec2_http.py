@@ -407,16 +407,6 @@ def test_without_tags_the_token_says_what_is_ours(server: EC2Server) -> None:
     assert [one.id for one in cloud.find(intent())] == ["i-1"]
 
 
-def test_a_refused_token_is_not_replaced_by_another(server: EC2Server) -> None:
-    cloud = cloud_at(server.url)
-    server.script("RunInstances", error("UnknownParameter", "The parameter ClientToken is not recognized"), MADE)
-    with pytest.raises(TransientError):
-        cloud.launch(intent())
-    cloud.launch(intent(name="i2"))
-    assert ["ClientToken" in sent for sent in server.asked("RunInstances")] == [True, False]
-    assert cloud.capabilities.find
-
-
 def test_launches_that_are_refused_at_the_same_time_are_all_tried_again(server: EC2Server) -> None:
     cloud = cloud_at(server.url)
     refusal = error("UnknownParameter", "TagSpecification is not recognized", delay_s=0.3)

@@ -317,15 +317,6 @@ def test_a_pool_never_shows_its_secrets(tmp_path: Path) -> None:
     assert "sesame" not in repr(loaded) + str(loaded.settings.pools) and "c2VzYW1l" not in repr(loaded)
 
 
-def test_network_interfaces_name_a_subnet_and_groups_for_each_interface() -> None:
-    values = {"network_interfaces": ("s-1", "s-2:g-1+g-2"), "security_group_ids": ("g-0",)}
-    assert ec2_options.network_interfaces(values) == (
-        ec2_options.NetworkInterface("s-1", ("g-0",)),
-        ec2_options.NetworkInterface("s-2", ("g-1", "g-2")),
-    )
-    assert ec2_options.network_interfaces({"network_interfaces": ()}) == ()
-
-
 @pytest.mark.parametrize(
     ("text", "parameter"),
     [

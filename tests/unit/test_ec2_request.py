@@ -12,7 +12,6 @@ from elastiq.plugins.cloud.ec2_options import OPTIONS
 from elastiq.plugins.cloud.ec2_request import (
     SHUTDOWN,
     TAGS,
-    TOKEN,
     VOLUME_TAGS,
     VOLUMES,
     refused_extras,
@@ -74,10 +73,10 @@ def test_what_is_set_is_sent() -> None:
 
 
 def test_interfaces_carry_their_groups_themselves() -> None:
-    found = parameters(network_interfaces=("net-a", "net-b:sg-9"), security_group_ids=("sg-1",))
+    found = parameters(network_interfaces=("net-a", "net-b:sg-8+sg-9"), security_group_ids=("sg-1",))
     assert found["NetworkInterfaces"] == [
         {"DeviceIndex": 0, "SubnetId": "net-a", "Groups": ["sg-1"], "DeleteOnTermination": True},
-        {"DeviceIndex": 1, "SubnetId": "net-b", "Groups": ["sg-9"], "DeleteOnTermination": True},
+        {"DeviceIndex": 1, "SubnetId": "net-b", "Groups": ["sg-8", "sg-9"], "DeleteOnTermination": True},
     ]
     assert not {"SubnetId", "SecurityGroupIds", "SecurityGroups"} & set(found)
     assert "Groups" not in parameters(network_interfaces=("net-a",))["NetworkInterfaces"][0]
@@ -112,8 +111,8 @@ def test_volumes_differ_from_the_images_only_where_they_must(
 
 
 def test_refused_extras_are_left_out() -> None:
-    found = parameters(frozenset({TAGS, SHUTDOWN, TOKEN}))
-    assert not {"TagSpecifications", "InstanceInitiatedShutdownBehavior", "ClientToken"} & set(found)
+    found = parameters(frozenset({TAGS, SHUTDOWN}))
+    assert not {"TagSpecifications", "InstanceInitiatedShutdownBehavior"} & set(found)
     (only,) = parameters(frozenset({VOLUME_TAGS}))["TagSpecifications"]
     assert only["ResourceType"] == "instance"
 
@@ -124,7 +123,7 @@ def test_refused_extras_are_left_out() -> None:
         ("UnknownParameter", "The parameter TagSpecification.1.ResourceType is not recognized", {TAGS}),
         ("InvalidParameterValue", "'volume' is not a valid taggable resource type", {VOLUME_TAGS}),
         ("Unsupported", "instanceInitiatedShutdownBehavior is not supported", {SHUTDOWN}),
-        ("UnknownParameter", "ClientToken", {TOKEN}),
+        ("UnknownParameter", "ClientToken", set()),
         ("UnknownParameter", "An unknown parameter was supplied", {TAGS, VOLUME_TAGS, SHUTDOWN}),
         ("UnknownParameter", "The parameter KeyName is not recognized", set()),
         ("InvalidParameterValue", "Value (x) for parameter imageId is invalid", set()),
