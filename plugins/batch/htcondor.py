@@ -13,13 +13,13 @@ guarantee, but it cannot be undone, says nobody's name, and ends the startd: the
 from __future__ import annotations
 
 import re
-import shutil
 import uuid
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import Any, Callable, Iterable, Mapping, Sequence
+from itertools import chain
+from typing import Any, Iterable, Mapping, Sequence, Union
 
-from elastiq.command import MAX_OUTPUT, CommandError, CommandResult, run
+from elastiq.command import CommandError, CommandResult, run
 from elastiq.interfaces import (
     BatchSystem,
     Check,
@@ -39,13 +39,15 @@ from elastiq.plugins.batch import htcondor_slots as pool
 from elastiq.plugins.batch.htcondor_options import OPTIONS
 
 SCHEDDS_AT_ONCE = 16
-MAX_SLOTS_OUTPUT = 64_000_000  # bytes; a slot is about 600
+UNLISTED_READS = 20
+MAX_OUTPUT = 64_000_000  # bytes; a slot is about 600
 GUARANTEED_S = 1_000_000  # longer than any drain that is undone at drain_timeout_s, or is forgotten for a week
 CHECKS = {
     DrainMode.IF_IDLE: '(State =?= "Unclaimed" || State =?= "Owner" || State =?= "Drained")',
     DrainMode.PEACEFUL: f'(State =!= "Claimed" || RetirementTimeRemaining >= {GUARANTEED_S})',
 }
-ALREADY_DRAINING, NO_SUCH_DRAIN, CHECK_FAILED = 10001, 10002, 10003  # the startd's error codes
+# What the startd says to a drain, or to the end of one.
+ALREADY_DRAINING, NO_SUCH_DRAIN, CHECK_FAILED = (b"error code %d" % code for code in (10001, 10002, 10003))
 HOST = re.compile(r"[a-z0-9._-]+")
 SEE = "see docs/htcondor.md"
 
@@ -59,6 +61,7 @@ class HTCondor(BatchSystem):
     def __init__(self, values: Mapping[str, Any], owner: Owner) -> None:
         self._pool = ("-pool", values["pool"]) if values.get("pool") else ()
         self._schedds: tuple[str, ...] = tuple(values.get("schedds") or ())
+        self._unlisted: dict[str, int] = {}  # for how many reads the collector has not listed each schedd
         self._constraint: str = values.get("constraint") or ""
         self._timeout_s = float(values["command_timeout_s"])
         self._mark = owner.head[:16]
@@ -78,20 +81,18 @@ class HTCondor(BatchSystem):
     def jobs(self) -> Jobs:
         """The waiting jobs of all users, grouped. A schedd that does not answer is missing; if none does,
         that is a `SourceError`."""
-        names = dict.fromkeys((*queue.JOB_ATTRIBUTES, *_attributes(self._constraint)))
+        names = {name.lower(): name for name in (*_attributes(self._constraint), *queue.JOB_ATTRIBUTES)}
         conditions = [
-            _any_of("JobStatus", queue.WAITING | queue.RUNNING),
+            _any_of("JobStatus", queue.WAITING + queue.RUNNING),
             _any_of("JobUniverse", queue.UNIVERSES),
             "RoutedToJobId is undefined",  # else its copy is in the queue too
+            *([f"({self._constraint})"] if self._constraint else []),
         ]
-        if self._constraint:
-            conditions.append(f"({self._constraint})")
-        args = ("-group-by", "-attributes", ",".join(names), "-json", "-constraint", " && ".join(conditions))
-        found, failed = self._each_schedd(args)
-        if failed and not found:
-            raise SourceError(next(iter(failed.values())))
-        missing = (f"schedd {name or 'of this machine'}: {why}" for name, why in failed.items())
-        return Jobs(queue.job_groups(found), tuple(missing))
+        args = ("-group-by", "-attributes", ",".join(names.values()), "-json", "-constraint", " && ".join(conditions))
+        found, missing = self._each_schedd(*args)
+        if missing and not found:
+            raise SourceError(missing[0])
+        return Jobs(queue.job_groups(found), missing)
 
     def jobs_recorded_on(self, workers: Sequence[str]) -> Mapping[str, int]:
         """How many jobs the schedds hold as running on these workers; all of them must answer."""
@@ -100,45 +101,46 @@ class HTCondor(BatchSystem):
             return counts
         hosts = "|".join(_host(name).replace(".", "[.]") for name in workers)
         there = 'strcat(RemoteHost ?: LastRemoteHost ?: "", ",", AllRemoteHosts ?: "")'
-        on_them = f'regexp("(^|@|,)({hosts})(,|$)", {there}, "i")'
-        args = ("-attributes", "JobStatus,RemoteHost,LastRemoteHost,AllRemoteHosts", "-json")
-        found, failed = self._each_schedd((*args, "-constraint", f"{_any_of('JobStatus', queue.RUNNING)} && {on_them}"))
-        if failed:
-            raise SourceError("; ".join(failed.values()))
-        for row in (row for answer in found.values() for row in answer):
+        on_them = f'{_any_of("JobStatus", queue.RUNNING)} && regexp("(^|@|,)({hosts})(,|$)", {there}, "i")'
+        attributes = "JobStatus,RemoteHost,LastRemoteHost,AllRemoteHosts"
+        found, missing = self._each_schedd("-attributes", attributes, "-json", "-constraint", on_them)
+        if missing:
+            raise SourceError("; ".join(missing))
+        for row in chain.from_iterable(found.values()):
             for name in queue.hosts_of_job(row) & counts.keys():
                 counts[name] += 1
         return counts
 
-    def _each_schedd(self, args: Sequence[str]) -> tuple[dict[str, list[ads.Row]], dict[str, str]]:
-        """Answers and failures by the schedd's name. A dead schedd costs one time-out, and so do ten."""
+    def _each_schedd(self, *args: str) -> tuple[dict[str, list[ads.Row]], tuple[str, ...]]:
+        """The answers by the schedd's name, and who gave none. A dead schedd costs one time-out, and so do ten."""
         names = self._schedds or self._known_schedds()
 
-        def ask(name: str) -> list[ads.Row]:
-            # -allusers: without it, the answer is an empty list of one's own jobs (since 8.5.2)
-            return self._ask("condor_q", *(("-name", name) if name else ()), "-allusers", *args)
+        def ask(name: str) -> Union[list[ads.Row], SourceError]:
+            try:
+                # -allusers: without it, the answer is an empty list of one's own jobs (since 8.5.2)
+                return self._ask("condor_q", *(("-name", name) if name else ()), "-allusers", *args)
+            except SourceError as error:
+                return error
 
         with ThreadPoolExecutor(max_workers=min(len(names), SCHEDDS_AT_ONCE)) as threads:
-            calls = {name: threads.submit(ask, name) for name in names}
-        found: dict[str, list[ads.Row]] = {}
-        failed: dict[str, str] = {}
-        for name, call in calls.items():
-            try:
-                found[name] = call.result()
-            except SourceError as error:
-                failed[name] = str(error)
-        return found, failed
+            answers = list(zip(names, threads.map(ask, names)))
+        found = {name: answer for name, answer in answers if not isinstance(answer, SourceError)}
+        failed = ((name, answer) for name, answer in answers if isinstance(answer, SourceError))
+        return found, tuple(f"schedd {name or 'of this machine'}: {why}" for name, why in failed)
 
     def _known_schedds(self) -> tuple[str, ...]:
-        """All that the collector knows; if it knows none, the one of this machine."""
+        """All that the collector lists, or did until UNLISTED_READS reads ago: the ad of one that hangs
+        expires, its jobs do not, and condor_q then fails for it. If there are none, the one of this machine."""
         listed = self._ask("condor_status", "-schedd", "-json", "-attributes", "MyType,Name")
-        return tuple(sorted({row["name"] for row in listed if isinstance(row.get("name"), str)})) or ("",)
+        unlisted = {name: reads + 1 for name, reads in self._unlisted.items() if reads < UNLISTED_READS}
+        self._unlisted = {**unlisted, **{row["name"]: 0 for row in listed if isinstance(row.get("name"), str)}}
+        return tuple(sorted(self._unlisted)) or ("",)
 
     # ------------------------------------------------------------------ the workers
 
     def workers(self) -> Workers:
         """All workers, and for how long the collector has been up: one read of one collector says both."""
-        found = self._slots('MyType == "Collector" || MyType == "Scheduler" || MyType == "Negotiator"')
+        found = self._ads(f'({pool.SLOTS}) || MyType == "Collector" || MyType == "Scheduler" || MyType == "Negotiator"')
         workers = (pool.worker(name, slots) for name, slots in sorted(pool.by_machine(found).items()))
         return Workers(tuple(map(self._unless_undone, workers)), pool.source_up_s(found))
 
@@ -150,15 +152,12 @@ class HTCondor(BatchSystem):
         detail = "its ad shows a drain that was undone"
         return replace(worker, state=WorkerState.OTHER, drained_by=None, detail=detail)
 
-    def _slots(self, or_else: str = "", machine: str = "") -> list[ads.Row]:
-        slots = " || ".join(f'MyType == "{kind}"' for kind in sorted(pool.SLOT_TYPES))
-        wanted = f"({slots}) && Absent =!= true"
-        if machine:
-            wanted += f' && Machine == "{machine}"'
-        if or_else:
-            wanted = f"({wanted}) || ({or_else})"
-        args = ("-any", "-json", "-attributes", ",".join(pool.SLOT_ATTRIBUTES), "-constraint", wanted)
-        return self._ask("condor_status", *args, max_output=MAX_SLOTS_OUTPUT)
+    def _slots_of(self, worker: str) -> list[ads.Row]:
+        return self._ads(f'{pool.SLOTS} && Machine == "{_host(worker)}"')
+
+    def _ads(self, constraint: str) -> list[ads.Row]:
+        attributes = ",".join(pool.SLOT_ATTRIBUTES)
+        return self._ask("condor_status", "-any", "-json", "-attributes", attributes, "-constraint", constraint)
 
     # ------------------------------------------------------------------ drain
 
@@ -168,7 +167,7 @@ class HTCondor(BatchSystem):
             return _refused("drain = no in [htcondor]")
         # By the name of a slot: a name with an @ in it needs no DNS, and by name (not by address) who is
         # ADMINISTRATOR at the collector gets the right from there (SEC_ENABLE_REMOTE_ADMINISTRATION).
-        startds = pool.startds(self._slots(machine=_host(worker)))
+        startds = pool.startds(self._slots_of(worker))
         if not startds:
             return _refused(f"the collector knows no worker {worker}")
         self._drains[worker] = self._reason + uuid.uuid4().hex[:8]
@@ -185,27 +184,25 @@ class HTCondor(BatchSystem):
     def _drain(self, worker: str, startd: str, mode: DrainMode) -> DrainAnswer:
         # -debug, because without it a refusal and a dead machine read the same
         reason = ("-reason", self._drains[worker]) if self._gives_reason else ()
-        command = ("-debug", "-graceful", *reason, "-check", CHECKS[mode], startd)
-        result = self._run("condor_drain", *command)
-        said = f"{result.stdout!r}{result.stderr!r}"
-        code = _code(said)
+        result = self._run("condor_drain", "-debug", "-graceful", *reason, "-check", CHECKS[mode], startd)
+        said = result.stdout + result.stderr
         if result.returncode == 0:
             return DrainAnswer(DrainOutcome.DRAINED)
-        if code == CHECK_FAILED and mode is DrainMode.IF_IDLE:
+        if CHECK_FAILED in said and mode is DrainMode.IF_IDLE:
             return DrainAnswer(DrainOutcome.BUSY, f"a slot of {worker} is claimed")
-        if code == CHECK_FAILED:
+        if CHECK_FAILED in said:
             return _refused(f"{worker} would evict its jobs when drained: set MAXJOBRETIREMENTTIME there ({SEE})")
-        if code == ALREADY_DRAINING:
+        if ALREADY_DRAINING in said:
             return self._drained_before(worker, mode)
-        if "DENIED" in said or "AUTHENTICATE" in said:
+        if b"DENIED" in said or b"AUTHENTICATE" in said:
             return _refused(f"we may not drain {worker}: give elastiq's token ADMINISTRATOR ({SEE})")
-        if "unexpected argument: -reason" in said and reason:
+        if b"unexpected argument: -reason" in said and reason:
             self._gives_reason = False  # before 8.9.11
             return self._drain(worker, startd, mode)
         raise SourceError(f"condor_drain of {worker} has an unknown outcome: {_why(result)}")
 
     def _drained_before(self, worker: str, mode: DrainMode) -> DrainAnswer:
-        slots = self._slots(machine=_host(worker))
+        slots = self._slots_of(worker)
         seen = self._unless_undone(pool.worker(worker, slots))
         if not any(map(pool.draining, slots)):
             raise SourceError(f"{worker} says that it drains already, its ad does not yet show for whom")
@@ -217,20 +214,20 @@ class HTCondor(BatchSystem):
 
     def undrain(self, worker: str) -> None:
         """Cancel our drain; somebody else's is left alone, which is an error."""
-        slots = self._slots(machine=_host(worker))
+        slots = self._slots_of(worker)
         if not slots:
             raise SourceError(f"the collector knows no worker {worker}: its drain, if any, was not undone")
         shown = {str(row.get("drainreason") or "no reason") for row in slots if pool.draining(row)}
-        others = sorted(reason for reason in shown if self._mark not in reason)
+        others = {reason for reason in shown if self._mark not in reason}
         if others and self._gives_reason:
-            raise SourceError(f"{worker} is drained by someone else ({others[0]}): left alone")
+            raise SourceError(f"{worker} is drained by someone else ({min(others)}): left alone")
         for startd in pool.startds(slots):
             self._cancel(startd)
         self._undone[worker] = {*shown, self._drains.pop(worker, "")} - {"", *others}
 
     def _cancel(self, startd: str) -> None:
         result = self._run("condor_drain", "-debug", "-cancel", startd)
-        if result.returncode != 0 and _code(repr(result.stderr)) != NO_SUCH_DRAIN:
+        if result.returncode != 0 and NO_SUCH_DRAIN not in result.stderr:
             raise SourceError(f"condor_drain -cancel of {startd} failed: {_why(result)}")
 
     def forget(self, worker: str) -> None:
@@ -238,64 +235,26 @@ class HTCondor(BatchSystem):
         ad = f'MyType = "Query"\nTargetType = "Machine"\nRequirements = Machine == "{_host(worker)}"\n'
         result = self._run("condor_advertise", "INVALIDATE_STARTD_ADS", "-", stdin=ad.encode())
         if result.returncode != 0:
-            raise SourceError(
-                f"the ads of {worker} stay in the collector until they expire: {_why(result)}"
-                f" (ADVERTISE_STARTD would allow it, {SEE})"
-            )
-
-    # ------------------------------------------------------------------ checks
+            stay = f"the ads of {worker} stay in the collector until they expire"
+            raise SourceError(f"{stay}: {_why(result)} (ADVERTISE_STARTD would allow it, {SEE})")
 
     def checks(self) -> tuple[Check, ...]:
         """Commands, collector, schedds, other users' jobs, the right to drain."""
-        wanted = ("condor_status", "condor_q", *(("condor_drain",) if self.can_drain else ()))
-        absent = [tool for tool in wanted if shutil.which(tool) is None]
-        if absent:
-            text = f"{', '.join(absent)} not found: install HTCondor's commands, or put them on the PATH"
-            return (Check("htcondor commands", "error", text),)
-        return (
-            Check("htcondor commands", "ok", "found"),
-            _checked("htcondor collector", self._check_collector),
-            _checked("htcondor queue", self._check_queue),
-            _checked("htcondor drain", self._check_drain),
-        )
+        from elastiq.plugins.batch.htcondor_checks import check_pool
 
-    def _check_collector(self) -> tuple[str, str]:
-        return "ok", f"answers, knows {len(self.workers().workers)} workers"
-
-    def _check_queue(self) -> tuple[str, str]:
-        jobs = self.jobs()
-        if jobs.missing:
-            return "warning", f"not all schedds answer: {'; '.join(jobs.missing)}"
-        seen = sum(group.waiting + (group.running or 0) for group in jobs.groups)
-        totals = ("TotalIdleJobs", "TotalRunningJobs")
-        listed = self._ask("condor_status", "-schedd", "-json", "-attributes", ",".join(("MyType", "Name", *totals)))
-        told = sum(ads.number(row.get(name.lower())) or 0 for row in listed for name in totals)
-        if not seen and told and not self._constraint:
-            text = f"shows no job, while the schedds' ads, up to 5 minutes old, speak of {told:g}:"
-            return "warning", f"{text} if that stays so, other users' jobs are hidden from us"
-        return "ok", f"shows {seen} jobs of all users that wait or run"
-
-    def _check_drain(self) -> tuple[str, str]:
-        if not self.can_drain:
-            return "warning", "drain = no: a job that starts right before a machine's end is lost with it"
-        targets: list[tuple[str, ...]] = [("-type", "COLLECTOR")]
-        targets += [("-type", "STARTD", "-address", str(row.get("myaddress"))) for row in self._slots()[:1]]
-        for target in targets:
-            if self._run("condor_ping", *target, "-quiet", "ADMINISTRATOR").returncode == 0:
-                return "ok", f"allowed by the {target[1].lower()}"
-        return "error", f"elastiq may not drain workers: allow it, or set drain = no in [htcondor] ({SEE})"
+        return tuple(check_pool(self, self._run, self._ask, bool(self._constraint)))
 
     # ------------------------------------------------------------------ commands
 
-    def _run(self, tool: str, *args: str, stdin: bytes = b"", max_output: int = MAX_OUTPUT) -> CommandResult:
+    def _run(self, tool: str, *args: str, stdin: bytes = b"") -> CommandResult:
         argv = (tool, *self._pool, *args)
         try:
-            return run(argv, timeout_s=self._timeout_s, max_output=max_output, stdin=stdin)
+            return run(argv, timeout_s=self._timeout_s, max_output=MAX_OUTPUT, stdin=stdin)
         except CommandError as error:
             raise SourceError(str(error)) from None
 
-    def _ask(self, tool: str, *args: str, max_output: int = MAX_OUTPUT) -> list[ads.Row]:
-        result = self._run(tool, *args, max_output=max_output)
+    def _ask(self, tool: str, *args: str) -> list[ads.Row]:
+        result = self._run(tool, *args)
         if result.returncode != 0:  # first: what it printed is then no answer, however well-formed
             raise SourceError(f"{tool} failed with exit code {result.returncode}: {result.complaint}")
         return ads.rows(result.text, tool)
@@ -305,15 +264,8 @@ def _refused(why: str) -> DrainAnswer:
     return DrainAnswer(DrainOutcome.REFUSED, why)
 
 
-def _checked(name: str, look: Callable[[], tuple[str, str]]) -> Check:
-    try:
-        return Check(name, *look())
-    except SourceError as error:
-        return Check(name, "error", str(error))
-
-
 def _any_of(attribute: str, values: Iterable[int]) -> str:
-    return f"({' || '.join(f'{attribute} == {value}' for value in sorted(values))})"
+    return f"({' || '.join(f'{attribute} == {value}' for value in values)})"
 
 
 def _attributes(constraint: str) -> list[str]:
@@ -321,20 +273,13 @@ def _attributes(constraint: str) -> list[str]:
     is grouped by. One too many does no harm."""
     bare = re.sub(r'"(?:[^"\\]|\\.)*"', "", constraint)
     words = re.findall(r"(?<![\w.])(?:(?:my|target)\.)?([a-z_]\w*)(?![\w.]|\s*\()", bare, re.IGNORECASE)
-    words_of_the_language = {"true", "false", "undefined", "error", "is", "isnt"}
-    known = words_of_the_language.union(name.lower() for name in queue.JOB_ATTRIBUTES)
-    return [word for word in dict.fromkeys(words) if word.lower() not in known]
+    return [word for word in words if word.lower() not in ("true", "false", "undefined", "error", "is", "isnt")]
 
 
 def _host(worker: str) -> str:
     if not HOST.fullmatch(worker):  # it goes into ClassAd expressions
         raise SourceError(f"{worker!r} is no name of a machine")
     return worker
-
-
-def _code(said: str) -> int:
-    found = re.search(r"error code (\d+)", said)
-    return int(found.group(1)) if found else 0
 
 
 def _why(result: CommandResult) -> str:

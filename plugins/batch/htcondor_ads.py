@@ -19,24 +19,18 @@ Row = Mapping[str, Any]  # one ad: its names in lower case
 
 def rows(text: str, what: str) -> list[Row]:
     """The ads of a JSON answer; `SourceError` for anything else."""
-    if not text.strip():
-        return []
     try:
-        parsed = json.loads(text, object_pairs_hook=_lower)
+        parsed = json.loads(text, object_pairs_hook=_lower) if text.strip() else []
     except (ValueError, RecursionError):
-        raise SourceError(f"{what} answered something that is not JSON ({_clip(text)})") from None
+        parsed = None
     if not isinstance(parsed, list) or not all(isinstance(ad, dict) for ad in parsed):
-        raise SourceError(f"{what} answered something that is no list of ads ({_clip(text)})")
+        begin = " ".join(text[:200].split())[:60]
+        raise SourceError(f"{what} answered something that is not JSON, or no list of ads ({begin!r})")
     return parsed
 
 
 def _lower(ad: list[tuple[str, Any]]) -> dict[str, Any]:
     return {sys.intern(name.lower()): value for name, value in ad}
-
-
-def _clip(text: str) -> str:
-    line = " ".join("".join(c if c.isprintable() else " " for c in text[:200]).split())
-    return repr(line if len(line) <= 60 else line[:57] + "...")
 
 
 def number(value: Any) -> Optional[float]:
@@ -48,13 +42,6 @@ def number(value: Any) -> Optional[float]:
     except (ValueError, OverflowError):
         return None
     return found if math.isfinite(found) else None
-
-
-def expression(value: Any) -> str:
-    """The text of an expression, empty if the value is none."""
-    if isinstance(value, str) and value.startswith("/Expr(") and value.endswith(")/"):
-        return value[6:-2].strip()
-    return ""
 
 
 def word(row: Row, name: str) -> str:

@@ -9,11 +9,11 @@ from dataclasses import replace
 from typing import Any, Iterable, Mapping, Optional
 
 from elastiq.interfaces import JobGroup, Resources, SourceError
-from elastiq.plugins.batch.htcondor_ads import Row, expression, number
+from elastiq.plugins.batch.htcondor_ads import Row, number
 
-WAITING = frozenset({1})
-RUNNING = frozenset({2, 6, 7})  # running, transferring output, suspended: on a machine
-UNIVERSES = frozenset({5, 10, 11, 13})  # vanilla, java, parallel, vm; not scheduler (7), grid (9), local (12)
+WAITING = (1,)
+RUNNING = (2, 6, 7)  # running, transferring output, suspended: on a machine
+UNIVERSES = (5, 10, 11, 13)  # vanilla, java, parallel, vm; not scheduler (7), grid (9), local (12)
 
 JOB_ATTRIBUTES = (
     *("JobStatus", "JobUniverse", "RoutedToJobId"),
@@ -35,11 +35,12 @@ def job_groups(answers: Mapping[str, Iterable[Row]]) -> tuple[JobGroup, ...]:
         asked, conditions = request(row), requirements(row.get("requirements"))
         text = repr((asked.cpus, asked.memory_mb, asked.disk_mb, asked.gpus, conditions))
         key = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
-        why_not = "its Requirements are false" if _canonical(conditions) == "false" else ""
+        why_not = "its Requirements are false" if conditions.strip("() ").lower() == "false" else ""
         group = found.get(key) or JobGroup(key, asked, 0, 0, conditions, not_eligible=why_not)
         sample = group.sample_job
         if waiting and not sample:
-            sample = _first_job(row, schedd if len(answers) > 1 else "")
+            sample = " ".join(re.findall(r"\d+\.\d+", str(row.get("jobids")))[:1])
+            sample += f" of {schedd}" if sample and len(answers) > 1 else ""
         running += group.running or 0
         found[key] = replace(group, waiting=group.waiting + waiting, running=running, sample_job=sample)
     return tuple(found.values())
@@ -47,20 +48,13 @@ def job_groups(answers: Mapping[str, Iterable[Row]]) -> tuple[JobGroup, ...]:
 
 def _counts(row: Row, schedd: str) -> tuple[int, int]:
     """How many jobs of this group wait, and how many run."""
-    count, status, universe = (row.get(name) for name in ("jobcount", "jobstatus", "jobuniverse"))
+    count, status = row.get("jobcount"), row.get("jobstatus")
     if isinstance(count, bool) or not isinstance(count, int) or count < 0:
         raise SourceError(f"condor_q -group-by answered a group without a JobCount (schedd {schedd or 'here'})")
     factory = "clusterid" in row and "procid" not in row
-    if not (isinstance(status, int) and isinstance(universe, int) and universe in UNIVERSES):
-        return 0, 0
-    if factory or row.get("routedtojobid") is not None:
+    if factory or row.get("routedtojobid") is not None or row.get("jobuniverse") not in UNIVERSES:
         return 0, 0
     return count if status in WAITING else 0, count if status in RUNNING else 0
-
-
-def _first_job(row: Row, schedd: str) -> str:
-    found = re.search(r"\d+\.\d+", str(row.get("jobids", "")))
-    return f"{found.group()}{f' of {schedd}' if schedd else ''}" if found else ""
 
 
 def request(row: Row) -> Resources:
@@ -91,46 +85,34 @@ def requirements(value: Any) -> str:
     ``&&`` it stays whole."""
     if value is None or isinstance(value, bool):
         return "false" if value is False else ""
-    return _without_defaults(expression(value) or str(value).strip())
+    text = str(value).strip()
+    return _without_defaults(text[6:-2].strip() if text.startswith("/Expr(") and text.endswith(")/") else text)
 
 
 @functools.lru_cache(maxsize=256)  # a queue has few texts, in every row of every read
 def _without_defaults(text: str) -> str:
-    clauses = _clauses(text)
-    if clauses is None:
-        return text
-    return " && ".join(clause for clause in clauses if _canonical(clause) not in DEFAULT_CLAUSES)
-
-
-def _clauses(text: str) -> Optional[list[str]]:
-    """The operands of a chain of && on the outermost level, None if it is not surely one."""
     outer = _outermost(text)
     if outer is None or "||" in outer or "?" in outer:
-        return None
+        return text
     ends = [found.start() for found in re.finditer("&&", outer)]
     starts = [0, *(end + 2 for end in ends)]
-    parts = [text[start:end].strip() for start, end in zip(starts, [*ends, len(text)])]
-    return parts if all(parts) else None
+    clauses = [text[start:end].strip() for start, end in zip(starts, [*ends, len(text)])]
+    return " && ".join(one for one in clauses if _canonical(one) not in DEFAULT_CLAUSES) if all(clauses) else text
+
+
+QUOTED = re.compile(r"""(["'])(?:(?!\1|\\).|\\.)*(\1?)""", re.DOTALL)
+INNERMOST = re.compile(r"\([^][(){}]*\)|\[[^][(){}]*\]|\{[^][(){}]*\}")
+DEEPEST = 32  # brackets within brackets: deeper is nobody's, and would take long
 
 
 def _outermost(text: str) -> Optional[str]:
     """The text with all that is in quotes or brackets blanked, None if they do not pair."""
-    shown, depth, quote, escaped = [], 0, "", False
-    for char in text:
-        blank = bool(quote) or depth > 0
-        if quote:
-            quote = "" if char == quote and not escaped else quote
-            escaped = char == "\\" and not escaped
-        elif char in "\"'":
-            quote, blank = char, True
-        elif char in "([{":
-            depth += 1
-        elif char in ")]}":
-            depth -= 1
-            if depth < 0:
-                return None
-        shown.append(" " if blank else char)
-    return None if depth or quote else "".join(shown)
+    text = QUOTED.sub(lambda found: " " * len(found.group()) if found.group(2) else found.group(1), text)
+    for _ in range(DEEPEST):
+        text, found = INNERMOST.subn(lambda found: " " * len(found.group()), text)
+        if not found:
+            break
+    return None if re.search(r"""[][(){}"']""", text) else text
 
 
 def _canonical(clause: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 import urllib.parse
 from typing import Iterable, Optional, Sequence
 
@@ -17,6 +18,7 @@ SLOT_ATTRIBUTES = (
     *("StatsLifetime", "RecentStatsLifetime", "StatsLastUpdateTime"),  # the collector's own
 )
 SLOT_TYPES = frozenset({"machine", "slot"})  # MyType of a slot: of all versions so far, of later ones
+SLOTS = '(MyType == "Machine" || MyType == "Slot") && Absent =!= true'  # Absent: gone, kept as a record
 
 
 def by_machine(ads: Iterable[Row]) -> dict[str, list[Row]]:
@@ -24,7 +26,7 @@ def by_machine(ads: Iterable[Row]) -> dict[str, list[Row]]:
     found: dict[str, list[Row]] = {}
     for row in ads:
         name = word(row, "machine") or word(row, "name").rpartition("@")[2]
-        if name and row.get("mytype") is not None and word(row, "mytype") in SLOT_TYPES:
+        if name and word(row, "mytype") in SLOT_TYPES:
             found.setdefault(name, []).append(row)
     return found
 
@@ -36,14 +38,14 @@ def source_up_s(ads: Sequence[Row]) -> Optional[float]:
     it stamped as heard from others since then is later by the same clock. In its first second it knows
     nobody, not even itself. The least of several collectors counts.
     """
-    heard = max((number(row.get("lastheardfrom")) or 0.0 for row in ads), default=0.0)
-    ages = [] if ads else [0.0]
-    for row in ads:
-        if word(row, "mytype") == "collector":
-            age = number(row.get("statslifetime"))
-            age = number(row.get("recentstatslifetime")) if age is None else age
-            made = number(row.get("statslastupdatetime")) or heard
-            ages += [] if age is None else [age + max(0.0, heard - made)]
+    if not ads:
+        return 0.0
+    heard = max(_numbers(ads, "lastheardfrom"), default=0.0)
+    ages = []
+    for row in (row for row in ads if word(row, "mytype") == "collector"):
+        age = number(row.get("statslifetime", row.get("recentstatslifetime")))
+        made = number(row.get("statslastupdatetime")) or heard
+        ages += [] if age is None else [age + max(0.0, heard - made)]
     return min(ages, default=None)
 
 
@@ -63,48 +65,48 @@ def _free(row: Row) -> bool:
     return plain and not draining(row) and row.get("offline") is not True
 
 
-def startds(slots: Iterable[Row]) -> dict[str, Row]:
-    """One slot of each startd among these, by the slot's name."""
-    found: dict[str, Row] = {}
+def startds(slots: Iterable[Row]) -> list[str]:
+    """Each startd among these, by the name of one of its slots."""
+    found: dict[str, str] = {}
     for row in slots:
         if word(row, "name") and (word(row, "slottype") != "dynamic" or word(row, "myaddress") not in found):
-            found[word(row, "myaddress")] = row
-    return {row["name"]: row for row in found.values()}
+            found[word(row, "myaddress")] = row["name"]
+    return list(found.values())
 
 
 def worker(name: str, slots: Sequence[Row]) -> Worker:
     """All slots of one machine, in whatever order, as one worker."""
     jobs = sum(map(occupied, slots))
-    state = _state(slots, jobs)
-    words = sorted({f"{row.get('state') or '?'}/{row.get('activity') or '?'}" for row in slots})
+    top = [row for row in slots if word(row, "slottype") != "dynamic"]  # not cut from another
+    state = _state(slots, top, jobs)
     reasons = [row["drainreason"] for row in slots if isinstance(row.get("drainreason"), str) and draining(row)]
     starts = _numbers(slots, "jobstarts")
+    said = bool(top) and len(_numbers(top, "totalslotcpus")) == len(top)
     return Worker(
         name=name,
         state=state,
-        addresses=frozenset().union(*(addresses(row) for row in slots)),
+        addresses=frozenset().union(*map(addresses, slots)),
         instance_id=_instance_id(slots),
-        total=_total(slots),
+        # else what is left of a partitionable slot, and what was cut from it
+        total=_sum(top, top, "totalslot") if said else _sum(slots, slots),
         free=_sum([row for row in slots if _free(row)], slots),
         jobs=jobs,
         job_starts=int(max(starts)) if starts else None,  # of the whole startd, on each of its slots
         drained_by=reasons[0] if reasons else None,
         started_at=max(_numbers(slots, "daemonstarttime"), default=None),
-        detail="" if state in (WorkerState.IDLE, WorkerState.BUSY) else ", ".join(words),
+        detail="" if state in (WorkerState.IDLE, WorkerState.BUSY) else _words(slots),
     )
+
+
+def _words(slots: Sequence[Row]) -> str:
+    return ", ".join(sorted({f"{row.get('state') or '?'}/{row.get('activity') or '?'}" for row in slots}))
 
 
 def _numbers(slots: Sequence[Row], name: str) -> list[float]:
     return [value for value in (number(row.get(name)) for row in slots) if value is not None]
 
 
-def _top(slots: Sequence[Row]) -> list[Row]:
-    """The slots that are not cut from another."""
-    return [row for row in slots if word(row, "slottype") != "dynamic"]
-
-
-def _state(slots: Sequence[Row], jobs: int) -> WorkerState:
-    top = _top(slots)
+def _state(slots: Sequence[Row], top: Sequence[Row], jobs: int) -> WorkerState:
     if any(row.get("offline") is True for row in slots):
         return WorkerState.OTHER  # a hibernating machine's last ad
     if top and all(map(draining, top)):
@@ -113,13 +115,6 @@ def _state(slots: Sequence[Row], jobs: int) -> WorkerState:
     if jobs:
         return WorkerState.BUSY
     return WorkerState.IDLE if all(map(_free, slots)) else WorkerState.OTHER
-
-
-def _total(slots: Sequence[Row]) -> Resources:
-    top = _top(slots)
-    if top and all(number(row.get("totalslotcpus")) is not None for row in top):
-        return _sum(top, top, "totalslot")
-    return _sum(slots, slots)  # what is left of a partitionable slot, and what was cut from it
 
 
 def _sum(chosen: Sequence[Row], said_by: Sequence[Row], prefix: str = "") -> Resources:
@@ -140,30 +135,20 @@ def _instance_id(slots: Sequence[Row]) -> Optional[str]:
     return None
 
 
+BROKER = re.compile("ccbid=[^&>]*")  # another machine
+LITERAL = re.compile(r"\[([0-9a-f:.-]+)\]|(?<![\d.])(\d{1,3}(?:\.\d{1,3}){3})[:-]")
+
+
 def addresses(row: Row) -> frozenset[str]:
     """The addresses that a slot's ad names, without any look-up: those of MyAddress (a "sinful string",
-    ``<ip:port?addrs=ip-port+[ipv6]-port&PrivAddr=%3c...%3e&...>``; CCBID there is another machine), and the
-    one that a NO_DNS host name is (``10-0-0-7.domain``, ``2001-db8--7.domain``; EC2's ``ip-10-0-0-7``)."""
-    found = set()
-    if isinstance(row.get("myaddress"), str):
-        found |= _sinful(row["myaddress"])
-    label = word(row, "machine").partition(".")[0]
-    label = label[3:] if label.startswith("ip-") else label
-    found |= {label.replace("-", "."), label.replace("-", ":")}
+    ``<ip:port?addrs=ip-port+[ip-v6]-port&PrivAddr=%3c...%3e&...>``: dashes for an IPv6 address's colons in
+    addrs), and the one that a NO_DNS host name is (``10-0-0-7.domain``, ``2001-db8--7.domain``; EC2's
+    ``ip-10-0-0-7``)."""
+    sinful = BROKER.sub("", urllib.parse.unquote(BROKER.sub("", word(row, "myaddress"))))
+    label = word(row, "machine").partition(".")[0].removeprefix("ip-")
+    found = {label.replace("-", "."), label.replace("-", ":")}
+    found.update(v6.replace("-", ":") or v4 for v6, v4 in LITERAL.findall(sinful))
     return frozenset(str(ip) for ip in map(_ip, found) if ip is not None)
-
-
-def _sinful(text: str, nested: bool = False) -> set[str]:
-    host_port, _, query = text.strip().lstrip("<").rstrip(">").partition("?")
-    found = {host_port.rpartition(":")[0].strip("[]")}
-    for part in query.split("&"):
-        name, _, value = part.partition("=")
-        value = urllib.parse.unquote(value)
-        if name.lower() == "addrs":
-            found |= {one.rpartition("-")[0].strip("[]") for one in value.split("+")}
-        elif name.lower() == "privaddr" and not nested:
-            found |= _sinful(value, nested=True)
-    return found
 
 
 def _ip(text: str) -> Optional[ipaddress.IPv4Address | ipaddress.IPv6Address]:

@@ -11,6 +11,7 @@ import pytest
 
 from elastiq import command
 from elastiq.interfaces import DrainMode, DrainOutcome, Owner, SourceError, Worker, WorkerState
+from elastiq.plugins.batch import htcondor
 from elastiq.plugins.batch.htcondor import HTCondor
 from tests.integration.fake_htcondor import FakePool
 
@@ -166,6 +167,47 @@ def test_one_dead_schedd_is_missing_and_the_others_count(pool: FakePool) -> None
     assert sum(group.waiting for group in jobs.groups) == 3
     assert not jobs.complete
     assert len(jobs.missing) == 1 and jobs.missing[0].startswith("schedd two: condor_q failed")
+
+
+def test_a_schedd_that_the_collector_no_longer_lists_is_asked_for_and_missing_not_empty(pool: FakePool) -> None:
+    change(pool, schedds=["head", "two"])
+    pool.submit(3)
+    pool.submit(4, schedd="two")
+    batch = plugin()
+    assert batch.jobs().complete
+    change(pool, schedds=["head"])  # its ad expired
+    jobs = batch.jobs()
+    assert sum(group.waiting for group in jobs.groups) == 3
+    assert len(jobs.missing) == 1 and jobs.missing[0].startswith("schedd two: condor_q failed")
+    with pytest.raises(SourceError, match="schedd two"):
+        batch.jobs_recorded_on(["w1"])
+    change(pool, schedds=["head", "two"])
+    assert (waiting(batch), batch.jobs().complete) == (7, True), "it is listed again"
+
+
+def test_a_schedd_is_given_up_when_the_collector_has_long_not_listed_it(
+    pool: FakePool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(htcondor, "UNLISTED_READS", 3)
+    change(pool, schedds=["head", "two"])
+    batch = plugin()
+    batch.jobs()
+    change(pool, schedds=["head"])
+    assert [batch.jobs().complete for _ in range(4)] == [False, False, False, True]
+    change(pool, schedds=["head", "two"])
+    batch.jobs()
+    change(pool, schedds=["head"])
+    assert [batch.jobs().complete for _ in range(2)] == [False, False], "counted anew once it was listed"
+
+
+def test_a_collector_that_forgot_all_schedds_makes_the_queue_unknown(pool: FakePool) -> None:
+    pool.submit(3, schedd="two")
+    change(pool, schedds=["two"])
+    batch = plugin()
+    assert waiting(batch) == 3
+    change(pool, schedds=[])  # just restarted, say
+    with pytest.raises(SourceError, match="schedd two: condor_q failed"):
+        batch.jobs()
 
 
 def test_all_schedds_dead_is_unknown(pool: FakePool) -> None:

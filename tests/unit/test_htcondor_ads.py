@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import time
 from typing import Any, Optional
 
 import pytest
@@ -276,6 +277,9 @@ def test_requirements_that_are_false_are_not_eligible() -> None:
         (f"A ? B : C && {DEFAULTS}", None),
         (f"(A && {DEFAULTS}", None),  # brackets do not pair
         (f"A) && ({DEFAULTS}", None),
+        (f"(A] && {DEFAULTS}", None),
+        (f"{'(' * 32}A{')' * 32} && {DEFAULTS}", f"{'(' * 32}A{')' * 32}"),
+        (f"{'(' * 33}A{')' * 33} && {DEFAULTS}", None),  # nobody's
         (f'Foo == "open && {DEFAULTS}', None),
         ("TARGET.FileSystemDomain == MY.FileSystemDomain", None),  # asked for a shared file system
         ("A && && B", None),
@@ -285,6 +289,13 @@ def test_default_clauses_are_taken_out_of_requirements_and_nothing_else(text: st
     if left is None:
         left = text
     assert htcondor_jobs.requirements(expr(text)) == left
+
+
+@pytest.mark.parametrize("text", ["(" * 50_000 + "A" + ")" * 50_000, '\\"' * 50_000, "(A && " * 50_000, '"' * 50_001])
+def test_requirements_made_to_take_long_do_not(text: str) -> None:
+    began = time.monotonic()
+    assert htcondor_jobs.requirements(expr(text)) == text.strip()
+    assert time.monotonic() - began < 2
 
 
 def test_requirements_may_be_absent_or_a_plain_value() -> None:
@@ -527,7 +538,8 @@ def test_slots_that_disagree_on_the_instance_say_none() -> None:
     [
         ("w1", "<10.0.0.7:9618?addrs=10.0.0.7-9618&alias=w1>", {"10.0.0.7"}),
         ("w1", "<10.0.0.7:45985>", {"10.0.0.7"}),
-        ("w1", "<10.0.0.7:9618?addrs=10.0.0.7-9618+[2001-db8--7]-9618>", {"10.0.0.7"}),  # no address
+        # HTCondor writes the colons of an IPv6 address as dashes there (to_ccb_safe_string).
+        ("w1", "<10.0.0.7:9618?addrs=10.0.0.7-9618+[2001-db8--7]-9618>", {"10.0.0.7", "2001:db8::7"}),
         ("w1", "<[2001:db8::7]:9618?addrs=[2001:db8::7]-9618+10.0.0.7-9618>", {"2001:db8::7", "10.0.0.7"}),
         ("w1", "<[2001:DB8:0:0::7]:9618?addrs=[2001:DB8:0:0::7]-9618>", {"2001:db8::7"}),
         (
@@ -536,6 +548,8 @@ def test_slots_that_disagree_on_the_instance_say_none() -> None:
             {"54.1.2.3", "10.0.0.7"},
         ),
         ("w1", "<10.0.0.7:9618?CCBID=10.9.9.9:9618%3faddrs%3d10.9.9.9-9618#5&addrs=10.0.0.7-9618>", {"10.0.0.7"}),
+        ("w1", "<10.0.0.7:9618?PrivAddr=%3c10.0.0.8:9618%3fCCBID%3d10.9.9.9:9618%3e>", {"10.0.0.7", "10.0.0.8"}),
+        ("w1", "<10.0.0.7:9618?alias=10.0.0.8&PrivNet=1210.0.0.9-1&sock=1.10.0.0.9-x>", {"10.0.0.7"}),
         ("w1", "<127.0.0.1:9618?addrs=127.0.0.1-9618+[::1]-9618+[fe80::1]-9618>", set()),
         ("10-0-0-9.example.org", None, {"10.0.0.9"}),
         ("ip-10-0-0-9.ec2.internal", None, {"10.0.0.9"}),
