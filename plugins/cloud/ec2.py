@@ -113,6 +113,7 @@ class EC2Cloud(interfaces.Cloud):
 
     def _rows(self, operation: str, key: str, **parameters: Any) -> list[Mapping[str, Any]]:
         rows: list[Mapping[str, Any]] = []
+        tokens: set[str] = set()
         while True:
             answer = self._client.call(operation, **parameters)
             if not isinstance(answer.get(key), list):
@@ -121,9 +122,10 @@ class EC2Cloud(interfaces.Cloud):
             token = answer.get("NextToken")
             if not token:
                 return rows
-            if token == parameters.get("NextToken"):
+            if token in tokens:
                 # as good as a refusal of pages: a cloud that ignores the token sends the first page for ever
                 raise Fault(operation, "RepeatedNextToken", "the same page was announced twice", 400)
+            tokens.add(token)
             parameters["NextToken"] = token
 
     # ---- acts

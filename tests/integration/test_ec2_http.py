@@ -196,6 +196,12 @@ def test_a_cloud_that_turns_in_a_circle_is_asked_plainly(server: EC2Server) -> N
     assert len(cloud_at(server.url).instances(frozenset({"i-1"})).owned) == 1
 
 
+def test_a_wider_circle_ends_too(server: EC2Server) -> None:
+    pages = [instances(token=token) for token in ("two", "three", "two")]
+    server.script("DescribeInstances", *pages, instances("<instanceId>i-1</instanceId>"))
+    assert len(cloud_at(server.url).instances(frozenset({"i-1"})).owned) == 1
+
+
 def test_a_circle_without_an_end_is_unknown(server: EC2Server) -> None:
     server.script("DescribeInstances", *[instances(token="same")] * 4)
     with pytest.raises(SourceError, match="RepeatedNextToken"):
