@@ -86,13 +86,15 @@ def test_plugins_run_from_a_clone_under_the_name_they_are_installed_by() -> None
         assert str(link.readlink()) == "../plugins"
 
 
-def test_the_count_of_lines_follows_imports_in_functions(
+def test_the_count_of_lines_follows_imports_in_functions_but_checks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     files = {
         "__init__.py": "",
         "service.py": "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import elastiq.unseen\n"
-        "def main():\n    from . import late\n",
+        "def main():\n    from . import late\nclass A:\n    def checks(self):\n"
+        "        from elastiq import checked, late\n",
+        "checked.py": "1\n",
         "late.py": "import os\nfrom elastiq.deep.inner import x\n",
         "unseen.py": "1\n",
         "deep/__init__.py": "'''doc'''\n",
