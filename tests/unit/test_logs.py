@@ -28,9 +28,7 @@ def as_before() -> Iterator[None]:
     """Logging is global: put it back."""
     names = ("elastiq", *logs.LIBRARIES)
     root = logging.getLogger()
-    before = [(logging.getLogger(name), logging.getLogger(name).level) for name in names] + [
-        (root, root.level)
-    ]
+    before = [(logging.getLogger(name), logging.getLogger(name).level) for name in names] + [(root, root.level)]
     yield
     while logs._installed:
         logs._installed.pop().close()
@@ -174,9 +172,7 @@ def test_json_without_the_library_is_an_error_for_a_person(monkeypatch: pytest.M
 # ----------------------------------------------------------------------------- files
 
 
-def test_files_are_made_for_owner_and_group_only_and_rotate(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_files_are_made_for_owner_and_group_only_and_rotate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(logs, "FILE_BYTES", 2000)
     monkeypatch.setattr(logs, "FILES_KEPT", 2)
     old = os.umask(0)
@@ -247,9 +243,7 @@ def test_a_stream_that_is_closed_is_counted() -> None:
     assert sinks.failures == 1
 
 
-def test_a_process_without_standard_error_can_log_to_files(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_process_without_standard_error_can_log_to_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stderr", None)
     sinks = logs.setup("info", "text", tmp_path)
     log.info("hello")
@@ -276,11 +270,7 @@ def test_a_reader_that_went_away_is_counted_and_prints_no_traceback() -> None:
         "print(sinks.failures, sinks.last_error, flush=True)\n"
     )
     child = subprocess.Popen(
-        [sys.executable, "-c", code],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
     assert child.stdin and child.stdout and child.stderr
     child.stderr.close()
@@ -307,6 +297,17 @@ def test_a_pipe_that_nobody_reads_holds_nothing_up_and_is_used_again_when_read()
         log.info("again")
         assert b"again" in (pipe.read(1 << 16) or b"")
         assert sinks.failures == lost
+
+
+def test_standard_error_may_be_a_file(tmp_path: Path) -> None:
+    with open(tmp_path / "err", "w") as stream:
+        sinks = logs.setup("info", "text", stream=stream)
+        log.info("one \udcff")
+        log.info("two")
+    log.info("three, after it was closed")
+    lines = (tmp_path / "err").read_text().splitlines()
+    assert [line.rpartition(": ")[2] for line in lines] == ["one \\udcff", "two"]
+    assert sinks.failures == 1
 
 
 def test_a_long_record_goes_through_a_pipe_whole() -> None:
