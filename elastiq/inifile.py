@@ -10,11 +10,13 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Optional
 
-_SECTION = re.compile(r"\[([^\[\]]+)\]\s*(?:[#;].*)?")
-_KEY = re.compile(r"([^=:]*[^=:\s])\s*[=:](.*)", re.DOTALL)
-_INLINE_COMMENT = re.compile(r"\s[#;]")
-_PRINTABLE = re.compile(r"[A-Za-z0-9 _.:-]{1,60}")
+_SECTION = re.compile(r"\[\s*([^\[\]]*[^\[\]\s])\s*\]\s*(?:[#;].*)?")
+_KEY = re.compile(r"([^=:]*[^=:\s])\s*[=:]\s*(.*)", re.DOTALL)
+_COMMENT = re.compile(r"(?:^|\s)[#;]")
+_PRINTABLE = re.compile(r"[A-Za-z0-9 _.:-]{0,60}")
+_HIDDEN = "(not shown)"
 
 
 class ConfigError(Exception):
@@ -25,7 +27,7 @@ class ConfigError(Exception):
         self.problems = problems
 
 
-@dataclass(frozen=True)
+@dataclass
 class Entry:
     """One key as it stands in the file; ``value`` holds a line break for each continuation line."""
 
@@ -37,7 +39,7 @@ class Entry:
     @property
     def label(self) -> str:
         """The key for a message; a line of wrapped base64 that was not indented looks like a key, too."""
-        return printable(self.key) if self.value.strip("=") else "(not shown)"
+        return self.key if self.value.strip("=") else _HIDDEN
 
 
 @dataclass
@@ -48,29 +50,33 @@ class Section:
 
 
 class Problems:
-    """Collects what is wrong with one file, each thing once."""
+    """Collects what is to be said about one file, each thing once."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._found: dict[tuple[int, str], None] = {}
+        self.sections: dict[str, Section] = {}
+        self._found: set[tuple[int, str]] = set()
 
     def add(self, line: int, section: str, key: str, text: str) -> None:
+        """``section`` and ``key`` may be empty; one that looks like no name may hold a secret and is hidden."""
+        section, key = (name if _PRINTABLE.fullmatch(name) else _HIDDEN for name in (section, key))
         where = " ".join(part for part in (f"[{section}]" if section else "", key) if part)
         whole = f"{where}: {text}" if where else text
-        self._found[(line, "".join(char if char.isprintable() else "?" for char in whole))] = None
+        self._found.add((line, "".join(char if char.isprintable() else "?" for char in whole)))
 
-    def at(self, entry: Entry, text: str) -> None:
-        self.add(entry.line, entry.section, entry.key, text)
+    def at(self, section: str, key: str, text: str) -> None:
+        """In the line of the key, or of its section where the key is absent or none is meant."""
+        found = self.sections.get(section) or Section(section, 1)
+        self.add(found.entries.get(key, found).line, section, key, text)
+
+    def lines(self) -> list[str]:
+        """All of them in the order of the file."""
+        return [f"{self.path}:{line}: {text}" for line, text in sorted(self._found)]
 
     def raise_any(self) -> None:
-        """Raise `ConfigError` with all of them in the order of the file, if there are any."""
+        """Raise `ConfigError` if there are any."""
         if self._found:
-            raise ConfigError([f"{self.path}:{line}: {text}" for line, text in sorted(self._found)])
-
-
-def printable(name: str) -> str:
-    """A section's or key's name for a message; a line that looks like anything else may hold a secret."""
-    return name if _PRINTABLE.fullmatch(name) else "(not shown)"
+            raise ConfigError(self.lines())
 
 
 def decode(data: bytes, problems: Problems) -> str:
@@ -79,72 +85,40 @@ def decode(data: bytes, problems: Problems) -> str:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        problems.add(line, "", "", "is not UTF-8, save the file in that encoding")
-        problems.raise_any()
-        raise
+        raise ConfigError([f"{problems.path}:{line}: is not UTF-8, save the file in that encoding"]) from None
 
 
 def parse(text: str, problems: Problems) -> dict[str, Section]:
     """The sections in the order of the file; what cannot be read is added to the problems."""
-    return _Parser(problems).parse(text)
-
-
-class _Parser:
-    def __init__(self, problems: Problems) -> None:
-        self.problems = problems
-        self.sections: dict[str, Section] = {}
-        self.section: Section | None = None
-        self.key = ""  # what an indented line would continue
-        self.indent = 0
-
-    def parse(self, text: str) -> dict[str, Section]:
-        for number, raw in enumerate(text.split("\n"), 1):
-            line = raw.strip()
-            if not line:
-                self.key = ""
-            elif line[0] not in "#;":
-                self._line(number, line, len(raw) - len(raw.lstrip()))
-        return self.sections
-
-    def _line(self, number: int, line: str, indent: int) -> None:
-        if self.key and self.section and indent > self.indent:
-            entry = self.section.entries[self.key]
-            value = f"{entry.value}\n{_without_comment(line)}"
-            self.section.entries[self.key] = Entry(entry.section, entry.key, value, entry.line)
-            return
-        self.key, self.indent = "", indent
-        header = _SECTION.fullmatch(line)
-        match = _KEY.fullmatch(line)
+    sections = problems.sections
+    section = Section("", 0)  # what stands before the first one
+    entry: Optional[Entry] = None  # what an indented line would continue
+    margin = 0
+    for number, raw in enumerate(text.split("\n"), 1):
+        line = _COMMENT.split(raw, 1)[0].strip()
+        indent = len(raw) - len(raw.lstrip())
+        header, pair = _SECTION.fullmatch(line), _KEY.fullmatch(line)
+        if not line:
+            entry = entry if raw.strip() else None  # a comment does not end a value, an empty line does
+            continue
+        if entry and indent > margin:
+            entry.value += f"\n{line}"
+            continue
+        entry, margin = None, indent
         if header:
-            self._open(header.group(1).strip(), number)
-        elif not match:
-            self.problems.add(
-                number,
-                printable(self.section.name) if self.section else "",
-                "",
-                "this line is neither `key = value` nor `[section]`; indent it if it continues the one above",
-            )
-        elif self.section is None:
-            self.problems.add(number, "", printable(match.group(1)), "stands before any [section], move it")
+            section = sections.setdefault(header.group(1), Section(header.group(1), number))
+            if section.line != number:
+                problems.add(number, section.name, "", f"is there twice, first in line {section.line}; join")
+        elif not pair:
+            form = "neither `key = value` nor `[section]`; indent it if it continues the one above"
+            problems.add(number, section.name, "", f"this line is {form}")
+        elif not section.name:
+            problems.add(number, "", pair.group(1), "stands before any [section], move it")
         else:
-            self._set(self.section, match.group(1).lower(), _without_comment(match.group(2)), number)
-
-    def _open(self, name: str, number: int) -> None:
-        if name in self.sections:
-            first = self.sections[name].line
-            self.problems.add(number, printable(name), "", f"is there twice, first in line {first}; join")
-        self.section = self.sections.setdefault(name, Section(name, number))
-
-    def _set(self, section: Section, key: str, value: str, number: int) -> None:
-        entry = Entry(section.name, key, value, number)
-        first = section.entries.get(key)
-        if first:
-            text = f"is there twice, first in line {first.line}; remove one"
-            self.problems.add(number, printable(section.name), entry.label, text)
-            return
-        self.key = key
-        section.entries[key] = entry
-
-
-def _without_comment(text: str) -> str:
-    return _INLINE_COMMENT.split(text, 1)[0].strip()
+            entry = Entry(section.name, pair.group(1).lower(), pair.group(2), number)
+            first = section.entries.setdefault(entry.key, entry)
+            if first is not entry:
+                again = f"is there twice, first in line {first.line}; remove one"
+                problems.add(number, section.name, entry.label, again)
+                entry = None
+    return sections

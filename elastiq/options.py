@@ -32,7 +32,8 @@ class Option:
 
     What it means is told in elastiq.conf.example, which a test keeps complete. ``default`` is the typed
     value that an absent key has. ``check`` returns a complaint, or an empty string; ``spelling`` turns an
-    old way to write the value into today's before it is read. A ``secret`` is never printed.
+    old way to write the value into today's before it is read. A ``secret`` is never printed. A `no` is
+    answered by a warning that tells its ``risk``, where the key has one.
 
     Between keys of one section: a ``required`` key may be absent where the key ``unless`` is given;
     a key cannot stand beside one of those that it ``excludes`` (in a pool's section it replaces
@@ -47,6 +48,7 @@ class Option:
     choices: tuple[str, ...] = ()
     required: bool = False
     secret: bool = False
+    risk: str = ""
     check: Optional[Callable[[Any], str]] = None
     spelling: Optional[Callable[[str], str]] = None
     unless: str = ""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 from typing import Any, Iterable, cast
 
@@ -29,45 +28,44 @@ def cloud_class(kind: str) -> type[Cloud]:
 
 
 def batch_names() -> list[str]:
-    return _names(BATCH_GROUP)
+    return sorted(_known(BATCH_GROUP))
 
 
 def cloud_kinds() -> list[str]:
-    return _names(CLOUD_GROUP)
+    return sorted(_known(CLOUD_GROUP))
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
     """The known name that was most likely meant, empty if none is near."""
+    import difflib  # only errors need it
+
     return next(iter(difflib.get_close_matches(name.lower(), sorted(known), 1)), "")
 
 
-def _third_party(group: str) -> dict[str, str]:
-    from importlib.metadata import entry_points  # costs memory that a built-in plugin's user need not pay
-
-    found = entry_points()
-    # Python 3.9 answers with a dictionary.
-    select = getattr(found, "select", None)
-    listed: Any = select(group=group) if select else cast("Any", found).get(group, ())
-    return {point.name: point.value for point in listed}
+def hint(name: str, known: Iterable[str], form: str = "`{}`") -> str:
+    """For a complaint about an unknown name: the one that was most likely meant, else all."""
+    meant = nearest(name, known)
+    return f"did you mean {form.format(meant)}?" if meant else f"known are: {', '.join(known)}"
 
 
-def _names(group: str) -> list[str]:
-    return sorted({*BUILT_IN[group], *_third_party(group)})
+def _known(group: str) -> dict[str, str]:
+    """Where each plugin is to be found, a third party's included."""
+    from importlib.metadata import distributions  # costs memory that a built-in plugin's user need not pay
+
+    found = [point for dist in distributions() for point in dist.entry_points if point.group == group]
+    # As with imports, the first one counts.
+    return {**{point.name: point.value for point in reversed(found)}, **BUILT_IN[group]}
 
 
 def _load(group: str, name: str, base: Any) -> Any:
-    place = BUILT_IN[group].get(name) or _third_party(group).get(name)
+    place = BUILT_IN[group].get(name) or _known(group).get(name)
     if place is None:
-        known = _names(group)
-        meant = nearest(name, known)
-        hint = f"did you mean `{meant}`?" if meant else f"known are: {', '.join(known)}"
-        raise ConfigError([f"there is no plugin `{name}` for {group}, {hint}"])
-    module_name, _, attribute = place.partition(":")
+        raise ConfigError([f"there is no plugin `{name}` for {group}, {hint(name, sorted(_known(group)))}"])
+    module, _, attribute = place.partition(":")
     try:
-        module = importlib.import_module(module_name.strip())
+        found = getattr(importlib.import_module(module.strip()), attribute.strip(), None)
     except ImportError as error:
         raise ConfigError([f"plugin `{name}` cannot be loaded ({error}), install what it needs"]) from error
-    found = getattr(module, attribute.strip(), None)
     if not (isinstance(found, type) and issubclass(found, base)):
         raise ConfigError([f"plugin `{name}` is no {base.__name__} ({place}), ask its author"])
     return found

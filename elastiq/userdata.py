@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Mapping, Optional
 
 from elastiq.identity import IdentityError, own_addresses
+from elastiq.inifile import ConfigError
 
 LIMIT = 16_384
 """Bytes before base64 (EC2 User Guide, "Run commands at launch with instance user data")."""
@@ -24,37 +25,35 @@ _PLACEHOLDER = re.compile(rb"%(ipv4|ipv6|fqdn)%")
 _FAR = {"ipv4": (socket.AF_INET, "192.0.2.1"), "ipv6": (socket.AF_INET6, "2001:db8::1")}
 
 
-class SubstitutionError(Exception):
-    """A placeholder has no value. ``name`` is the key of [substitute] that would give it one."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__(f"%{name}% cannot be found out on this machine, set [substitute] {name}")
-        self.name = name
-
-
 def substitute(data: bytes, given: Mapping[str, Optional[str]]) -> bytes:
-    """Put in the given values, or what this machine says. Raises `SubstitutionError`."""
+    """Put in the given values, or what this machine says.
+
+    Raises `ConfigError` if a placeholder has no value, and if the outcome has more than `LIMIT` bytes.
+    """
     values = {}
     for name in sorted({match.decode() for match in _PLACEHOLDER.findall(data)}):
         value = given.get(name) or (fqdn() if name == "fqdn" else own_address(name))
         if value is None:
-            raise SubstitutionError(name)
+            raise ConfigError([f"%{name}% cannot be found out on this machine, set [substitute] {name}"])
         values[name.encode()] = value.encode()
-    return _PLACEHOLDER.sub(lambda match: values[match.group(1)], data)
+    whole = _PLACEHOLDER.sub(lambda match: values[match.group(1)], data)
+    if len(whole) > LIMIT:
+        raise ConfigError([f"has {len(whole)} bytes or more, the limit is {LIMIT}; fetch the rest at boot"])
+    return whole
 
 
 def own_address(name: str) -> Optional[str]:
     """This machine's address ("ipv4" or "ipv6") towards the default route, or its only one; else None."""
-    family, far = _FAR[name]
-    with suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as probe:
-        probe.connect((far, 9))
-        address = ipaddress.ip_address(probe.getsockname()[0].partition("%")[0])
-        if not (address.is_loopback or address.is_link_local or address.is_unspecified):
-            return str(address)
     with suppress(IdentityError):
-        version = 4 if family is socket.AF_INET else 6
-        found = [text for text in own_addresses() if ipaddress.ip_address(text).version == version]
-        return found[0] if len(found) == 1 else None
+        mine = [text for text in own_addresses() if name == f"ipv{ipaddress.ip_address(text).version}"]
+        family, far = _FAR[name]
+        with suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.connect((far, 9))
+            towards: str = probe.getsockname()[0]
+            if towards in mine:  # which holds no loopback or link-local address
+                return towards
+        if len(mine) == 1:
+            return mine[0]
     return None
 
 
@@ -63,19 +62,16 @@ def fqdn(root: Path = Path("/")) -> Optional[str]:
     host = socket.gethostname().rstrip(".")
     if "." in host:
         return host
-    for words in _lines(root / "etc/hosts"):
-        if host in words[1:]:
-            full = next((word for word in words[1:] if word.startswith(f"{host}.")), None)
-            if full and full.partition(".")[2] != "localdomain":
-                return full
-    domains = [words[1] for words in _lines(root / "etc/resolv.conf") if words[0] in ("domain", "search")]
-    return f"{host}.{domains[-1].strip('.')}" if domains and domains[-1].strip(".") else None
+    names = [word for words in _lines(root / "etc/hosts") if host in words[1:] for word in words[1:]]
+    full = [name for name in names if name.startswith(f"{host}.") and name != f"{host}.localdomain"]
+    domains = [words[1].strip(".") for words in _lines(root / "etc/resolv.conf") if words[0] in ("domain", "search")]
+    full += [f"{host}.{domain}" for domain in domains[-1:] if domain]  # the last one counts (resolv.conf(5))
+    return full[0] if full else None
 
 
 def _lines(path: Path) -> list[list[str]]:
-    try:
-        text = path.read_text("utf-8", errors="replace")
-    except OSError:
-        return []
-    lines = (line.partition("#")[0].split() for line in text.splitlines())
-    return [words for words in lines if len(words) > 1]
+    """The words of each line that has more than one, none where there is no such file."""
+    with suppress(OSError):
+        lines = path.read_text("utf-8", errors="replace").splitlines()
+        return [words for line in lines if len(words := line.partition("#")[0].split()) > 1]
+    return []

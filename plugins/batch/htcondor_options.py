@@ -15,5 +15,5 @@ OPTIONS: tuple[Option, ...] = (
     Option("constraint", Kind.TEXT, check=_expression),
     Option("query_method", Kind.CHOICE, "commands", choices=("commands",)),
     Option("command_timeout_s", Kind.SECONDS, 45.0, unit="seconds", check=above_zero),
-    Option("drain", Kind.BOOL, True),
+    Option("drain", Kind.BOOL, True, risk="a job that starts right before its machine is ended is lost with it"),
 )

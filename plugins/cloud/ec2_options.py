@@ -96,7 +96,7 @@ OPTIONS: tuple[Option, ...] = (
     Option(_SECRET, Kind.TEXT, secret=True, needs=(_KEY_ID,), excludes=("profile",), site=True),
     Option("aws_session_token", Kind.TEXT, secret=True, needs=(_KEY_ID,), excludes=("profile",), site=True),
     Option("profile", Kind.TEXT, site=True),
-    Option("verify_ssl", Kind.BOOL, True, site=True),
+    Option("verify_ssl", Kind.BOOL, True, risk="whoever is on the way can read and change what is sent", site=True),
     Option("ca_bundle", Kind.TEXT, check=_readable, site=True),
     Option("proxy", Kind.TEXT, check=_url, site=True),
     Option("connect_timeout_s", Kind.SECONDS, 10.0, unit="seconds", check=above_zero, site=True),

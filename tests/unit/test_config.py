@@ -333,9 +333,7 @@ def test_a_launch_template_is_named_by_id_or_name_with_a_version(
     assert ec2_options.launch_template({"launch_template": text}) == parameter
 
 
-def test_the_sections_of_another_cloud_follow_the_same_scheme(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_sections_of_another_cloud_follow_the_same_scheme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     module = tmp_path / "nimbus_of_test.py"
     module.write_text(
         "from elastiq.interfaces import Cloud\n"
@@ -387,6 +385,25 @@ def test_the_keys_that_were_set_are_told_without_secrets(tmp_path: Path) -> None
         "ec2.tags = A=1",
         "ec2:b.flavour = m",
     ]
+
+
+@pytest.mark.parametrize(
+    ("lines", "line", "said"),
+    [
+        ("verify_ssl = no\n[ec2:a]\n[ec2:b]", 5, "[ec2] verify_ssl: no: whoever is on the way can read"),
+        ("[ec2:a]\nregion = r\nverify_ssl = off", 7, "[ec2:a] verify_ssl: no: whoever is on the way can read"),
+        ("[htcondor]\ndrain = 0", 6, "[htcondor] drain: no: a job that starts right before"),
+    ],
+)
+def test_what_gives_up_safety_is_warned_of_once_where_it_stands(
+    tmp_path: Path, lines: str, line: int, said: str
+) -> None:
+    (warning,) = load(tmp_path, with_ec2(lines)).warnings
+    assert warning.startswith(f"{tmp_path / 'elastiq.conf'}:{line}: {said}")
+
+
+def test_the_safe_choice_is_not_warned_of(tmp_path: Path) -> None:
+    assert load(tmp_path, with_ec2("verify_ssl = yes\n[htcondor]\ndrain = yes\n")).warnings == []
 
 
 @pytest.mark.parametrize(

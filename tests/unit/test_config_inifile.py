@@ -91,17 +91,13 @@ plain = st.text("abc%=:[]'\"(){}$#;,. \té/+", max_size=12)
 @given(st.dictionaries(names, st.dictionaries(names, plain, max_size=4), max_size=4))
 def test_it_reads_what_configparser_reads(sections: dict[str, dict[str, str]]) -> None:
     text = "".join(
-        f"[{name}]\n" + "".join(f"{key} = {value}\n" for key, value in keys.items())
-        for name, keys in sections.items()
+        f"[{name}]\n" + "".join(f"{key} = {value}\n" for key, value in keys.items()) for name, keys in sections.items()
     )
     expected = configparser.RawConfigParser(
         inline_comment_prefixes=("#", ";"), default_section="\0", delimiters=("=", ":")
     )
     expected.read_string(text)
-    found = {
-        name: {key: entry.value for key, entry in section.entries.items()}
-        for name, section in read(text).items()
-    }
+    found = {name: {key: entry.value for key, entry in section.entries.items()} for name, section in read(text).items()}
     assert found == {name: dict(expected[name]) for name in expected.sections()}
 
 

@@ -31,10 +31,8 @@ def test_every_problem_is_told_at_once_in_the_order_of_the_file(tmp_path: Path) 
         "3: [elastiq] sleep_ss: is not a known key, did you mean `sleep_s`?",
         "4: [elastiq] check_queue_every_s: `often` is no number,"
         " write a number of seconds that is not negative (default 15)",
-        "5: [elastiq] idle_for_time_s: `-1` is negative,"
-        " write a number of seconds that is not negative (default 3600)",
-        "6: [elastiq]: this line is neither `key = value` nor `[section]`;"
-        " indent it if it continues the one above",
+        "5: [elastiq] idle_for_time_s: `-1` is negative, write a number of seconds that is not negative (default 3600)",
+        "6: [elastiq]: this line is neither `key = value` nor `[section]`; indent it if it continues the one above",
         "7: [qouta]: is not a known section, did you mean [quota]?",
         "10: [quota] max_vms: `0` is no limit, write a whole number above 0, or `unlimited`",
         "11: [ec2] image_id: is missing, set it (or launch_template)",
@@ -91,9 +89,7 @@ def test_a_wrong_value_of_the_core_is_told_with_its_line(tmp_path: Path, line: s
         ("unused_room_s", True),
     ],
 )
-def test_a_time_of_zero_is_right_only_where_it_can_be_meant(
-    tmp_path: Path, key: str, zero_is_right: bool
-) -> None:
+def test_a_time_of_zero_is_right_only_where_it_can_be_meant(tmp_path: Path, key: str, zero_is_right: bool) -> None:
     text = f"[elastiq]\n{key} = 0\n[ec2]\nimage_id = ami-1\n"
     if zero_is_right:
         assert getattr(load(tmp_path, text).settings, key) == 0
@@ -152,9 +148,7 @@ def test_a_wrong_value_of_a_pool_is_told_with_its_line(tmp_path: Path, line: str
         ("schedd = x", "did you mean `schedds`?"),
     ],
 )
-def test_a_wrong_value_of_the_batch_section_is_told_with_its_line(
-    tmp_path: Path, line: str, said: str
-) -> None:
+def test_a_wrong_value_of_the_batch_section_is_told_with_its_line(tmp_path: Path, line: str, said: str) -> None:
     (problem,) = problems(tmp_path, MINIMAL + f"[htcondor]\n{line}\n")
     assert problem.startswith(f"6: [htcondor] {line.partition(' ')[0]}: ") and said in problem
 
@@ -166,10 +160,7 @@ def test_a_wrong_value_of_the_batch_section_is_told_with_its_line(
             "user_data_file = data\nuser_data_b64 = aGk=",
             "5: [ec2] user_data_file: cannot be set together with user_data_b64",
         ),
-        (
-            "subnet_id = a\nnetwork_interfaces = b",
-            "6: [ec2] network_interfaces: cannot be set together with subnet_id",
-        ),
+        ("subnet_id = a\nnetwork_interfaces = b", "6: [ec2] network_interfaces: cannot be set together with subnet_id"),
     ],
 )
 def test_two_keys_that_exclude_each_other_are_told_once(tmp_path: Path, lines: str, said: str) -> None:
@@ -207,10 +198,26 @@ def test_limits_that_contradict_each_other_are_told(tmp_path: Path, head: str, l
     assert problems(tmp_path, with_ec2(lines, head)) == [said]
 
 
+@pytest.mark.parametrize(
+    ("head", "lines"),
+    [
+        ("[quota]\nmin_vms = 3\n", "max_vms = 1\n[ec2:b]\nmax_vms = 5\nimds_v2 = x\n"),
+        ("[quota]\nmin_vms = 4\nmax_vms = x\n", ""),
+        ("[quota]\nmin_vms = x\n", "max_vms = 1\n"),
+    ],
+)
+def test_a_value_that_cannot_be_read_contradicts_none(tmp_path: Path, head: str, lines: str) -> None:
+    (problem,) = problems(tmp_path, with_ec2(lines, head))
+    assert "above" not in problem.replace("above 0", "")
+
+
+def test_a_contradiction_is_told_beside_other_problems(tmp_path: Path) -> None:
+    found = problems(tmp_path, with_ec2("max_vms = 1\n", "[debug]\ndry_run_boot_vms = x\n[quota]\nmin_vms = 2\n"))
+    assert ["pools' max_vms" in problem for problem in found] == [False, True]
+
+
 def test_limits_that_agree_are_no_problem(tmp_path: Path) -> None:
-    text = with_ec2(
-        "min_vms = 2\nmax_vms = 2\n[ec2:b]\nmin_vms = 1\nmax_vms = unlimited\n", "[quota]\nmin_vms=3\n"
-    )
+    text = with_ec2("min_vms = 2\nmax_vms = 2\n[ec2:b]\nmin_vms = 1\nmax_vms = unlimited\n", "[quota]\nmin_vms=3\n")
     settings = load(tmp_path, text).settings
     assert [(pool.min_vms, pool.max_vms) for pool in settings.pools] == [(2, 2), (1, None)]
 
@@ -232,6 +239,11 @@ def test_a_pool_with_a_bad_name_is_told(tmp_path: Path, name: str) -> None:
     assert problem.startswith("5: [") and "a pool's name" in problem
 
 
+def test_the_keys_of_a_pool_with_a_bad_name_are_checked_too(tmp_path: Path) -> None:
+    first, second = problems(tmp_path, MINIMAL + "[ec2:a b]\ngpus = x\n")
+    assert "a pool's name" in first and "gpus: `x` is no number" in second
+
+
 def test_two_pools_of_one_name_are_told(tmp_path: Path) -> None:
     (problem,) = problems(tmp_path, MINIMAL + "[ec2:ec2]\n")
     assert problem == "5: [ec2:ec2]: there is another pool `ec2`, rename one"
@@ -247,9 +259,7 @@ def test_a_section_or_key_that_is_there_twice_is_told_with_both_lines(tmp_path: 
 
 
 def test_a_key_before_any_section_is_told(tmp_path: Path) -> None:
-    assert problems(tmp_path, "max_vms = 3\n" + MINIMAL) == [
-        "1: max_vms: stands before any [section], move it"
-    ]
+    assert problems(tmp_path, "max_vms = 3\n" + MINIMAL) == ["1: max_vms: stands before any [section], move it"]
 
 
 @pytest.mark.parametrize(
@@ -262,9 +272,7 @@ def test_a_key_before_any_section_is_told(tmp_path: Path) -> None:
         ("wholly-other", "known are: elastiq, quota, debug, substitute, htcondor, ec2"),
     ],
 )
-def test_an_unknown_section_is_told_with_the_nearest_known_one(
-    tmp_path: Path, section: str, said: str
-) -> None:
+def test_an_unknown_section_is_told_with_the_nearest_known_one(tmp_path: Path, section: str, said: str) -> None:
     (problem,) = problems(tmp_path, MINIMAL + f"[{section}]\na = 1\n")
     assert problem.startswith(f"5: [{section}]: is not a known section") and said in problem
 

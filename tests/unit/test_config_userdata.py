@@ -25,8 +25,7 @@ def test_placeholders_become_what_the_file_says(tmp_path: Path) -> None:
     head = "[substitute]\nipv4 = 192.0.2.7\nipv6 = 2001:db8::7\nfqdn = head.example.org\n"
     data = b"\xff\x00a=%ipv4% b=%ipv6% c=%fqdn% d=%fqdn% e=%other% f=%%ipv4%% 100%\n"
     assert user_data(tmp_path, data, head) == (
-        b"\xff\x00a=192.0.2.7 b=2001:db8::7 c=head.example.org d=head.example.org"
-        b" e=%other% f=%192.0.2.7% 100%\n"
+        b"\xff\x00a=192.0.2.7 b=2001:db8::7 c=head.example.org d=head.example.org e=%other% f=%192.0.2.7% 100%\n"
     )
 
 
@@ -145,12 +144,7 @@ def test_a_link_local_ipv6_address_is_of_no_use(monkeypatch: pytest.MonkeyPatch)
     ("host", "hosts", "resolv", "found"),
     [
         ("head.example.org", "", "", "head.example.org"),
-        (
-            "head",
-            "127.0.0.1 localhost\n10.0.0.1 head.example.org head # x\n",
-            "search other.org\n",
-            "head.example.org",
-        ),
+        ("head", "127.0.0.1 localhost\n10.0.0.1 head.example.org head # x\n", "search other.org\n", "head.example.org"),
         ("head", "127.0.1.1 head.localdomain head\n", "search example.org b.org\n", "head.example.org"),
         ("head", "127.0.1.1 head\n", "domain a.org\nsearch b.org.\n", "head.b.org"),
         ("head", "10.0.0.2 ahead.example.org ahead\n", "nameserver 10.0.0.1\n", None),
@@ -158,12 +152,7 @@ def test_a_link_local_ipv6_address_is_of_no_use(monkeypatch: pytest.MonkeyPatch)
     ],
 )
 def test_the_full_name_comes_from_files_and_never_from_dns(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    host: str,
-    hosts: str,
-    resolv: str,
-    found: str | None,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, host: str, hosts: str, resolv: str, found: str | None
 ) -> None:
     (tmp_path / "etc").mkdir()
     (tmp_path / "etc/hosts").write_text(hosts)
@@ -172,8 +161,6 @@ def test_the_full_name_comes_from_files_and_never_from_dns(
     assert userdata.fqdn(tmp_path) == found
 
 
-def test_a_machine_without_these_files_has_no_full_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_machine_without_these_files_has_no_full_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(socket, "gethostname", lambda: "head")
     assert userdata.fqdn(tmp_path) is None

@@ -71,6 +71,19 @@ def test_a_third_partys_plugin_is_found_by_its_entry_point() -> None:
 
 
 @pytest.mark.usefixtures("third_party")
+def test_of_two_installed_plugins_of_one_name_the_one_that_python_finds_first_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    info = tmp_path / "first" / "another-1.0.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: another\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[elastiq.batch]\nflux = another_of_test:Flux\n")
+    (tmp_path / "first" / "another_of_test.py").write_text(THIRD_PARTY)
+    monkeypatch.syspath_prepend(str(tmp_path / "first"))
+    assert plugin_loader.batch_class("flux").__module__ == "another_of_test"
+
+
+@pytest.mark.usefixtures("third_party")
 @pytest.mark.parametrize(
     ("name", "said"),
     [
@@ -89,6 +102,7 @@ def test_configuration_and_declarations_import_neither_plugins_nor_their_librari
     code = (
         "import sys, elastiq.config, elastiq.logs\n"
         "heavy = {'boto3', 'botocore', 'htcondor', 'pythonjsonlogger', 'elastiq.plugins'}\n"
+        "heavy |= {'difflib', 'importlib.metadata'}  # for errors and third parties only\n"
         "print(sorted(heavy.intersection(sys.modules)))\n"
     )
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
