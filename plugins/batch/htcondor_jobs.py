@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any, Iterable, Mapping, Optional
 
 from elastiq.interfaces import JobGroup, Resources, SourceError
-from elastiq.plugins.batch.htcondor_ads import Row, number
+from elastiq.plugins.batch.htcondor_ads import Row, number, word
 
 WAITING = (1,)
 RUNNING = (2, 6, 7)  # running, transferring output, suspended: on a machine
@@ -39,7 +39,7 @@ def job_groups(answers: Mapping[str, Iterable[Row]]) -> tuple[JobGroup, ...]:
         group = found.get(key) or JobGroup(key, asked, 0, 0, conditions, not_eligible=why_not)
         sample = group.sample_job
         if waiting and not sample:
-            sample = " ".join(re.findall(r"\d+\.\d+", str(row.get("jobids")))[:1])
+            sample = word(row, "jobids").partition(" ")[0]  # of "4.0 4.1" or "4.0 ... 4.9"
             sample += f" of {schedd}" if sample and len(answers) > 1 else ""
         running += group.running or 0
         found[key] = replace(group, waiting=group.waiting + waiting, running=running, sample_job=sample)
