@@ -108,7 +108,7 @@ class _Reader:
             except ValueError as error:
                 self._bad(entry, str(error))
             if option.risk and found[key] is False:
-                self.warnings.at(entry.section, key, f"no: {option.risk}")
+                self.warnings.at(entry.section, key, f"is no: {option.risk}")
             beside = [f"cannot be set together with {name}, remove one" for name in option.excludes if name in given]
             beside += [f"is of no use without {name}, set both or neither" for name in {*option.needs} - given]
             for text in beside if entry.value else ():

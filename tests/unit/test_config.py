@@ -390,9 +390,9 @@ def test_the_keys_that_were_set_are_told_without_secrets(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("lines", "line", "said"),
     [
-        ("verify_ssl = no\n[ec2:a]\n[ec2:b]", 5, "[ec2] verify_ssl: no: whoever is on the way can read"),
-        ("[ec2:a]\nregion = r\nverify_ssl = off", 7, "[ec2:a] verify_ssl: no: whoever is on the way can read"),
-        ("[htcondor]\ndrain = 0", 6, "[htcondor] drain: no: a job that starts right before"),
+        ("verify_ssl = no\n[ec2:a]\n[ec2:b]", 5, "[ec2] verify_ssl: is no: whoever is on the way can read"),
+        ("[ec2:a]\nregion = r\nverify_ssl = off", 7, "[ec2:a] verify_ssl: is no: whoever is on the way can read"),
+        ("[htcondor]\ndrain = 0", 6, "[htcondor] drain: is no: a job that starts right before"),
     ],
 )
 def test_what_gives_up_safety_is_warned_of_once_where_it_stands(
