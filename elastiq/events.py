@@ -106,9 +106,22 @@ class EventQueue:
         came = False
         with contextlib.suppress(queue.Empty):
             while True:
-                self.after(0.0, self._inbox.get(timeout=wait_s))
+                self.after(0.0, self._receive(wait_s))
                 came, wait_s = True, 0.0
         if self._stopped:
             raise _Stopped
         if self._virtual_wait and not came and seconds > 0:
             self._virtual_wait(seconds)
+
+    def _receive(self, wait_s: float) -> Action:
+        """The next of the inbox; raises `queue.Empty` after ``wait_s``.
+
+        First without waiting: up to Python 3.10 a wait on a queue that was just emptied can be for ever, since what
+        is left of a time-out that passed is negative there; a try that found nothing makes the wait safe.
+        """
+        try:
+            return self._inbox.get_nowait()
+        except queue.Empty:
+            if not wait_s:
+                raise
+        return self._inbox.get(timeout=wait_s)

@@ -89,3 +89,31 @@ def test_a_stop_that_comes_before_the_run_is_not_lost() -> None:
     events.stop()
     events.run()
     assert not ran
+
+
+def test_an_inbox_that_was_just_emptied_never_stops_the_loop() -> None:
+    clock = FakeClock()
+    events = EventQueue(clock, clock.wait)
+    seen: list[int] = []
+    for number in range(50_000):  # Python 3.9's SimpleQueue alone hung within 10,000
+        events.post(lambda number=number: seen.append(number))  # type: ignore[misc]
+        events.run()
+    assert seen == list(range(50_000))
+
+
+def test_a_short_wait_after_an_action_never_stops_the_loop() -> None:
+    events = EventQueue(RealClock())
+    seen: list[int] = []
+
+    def act() -> None:
+        seen.append(len(seen))
+        if len(seen) == 20_000:
+            events.stop()
+        elif len(seen) % 2:
+            events.post(act)
+        else:
+            events.after(1e-6, act)
+
+    events.post(act)
+    events.run()
+    assert len(seen) == 20_000
