@@ -17,17 +17,7 @@ from elastiq.situation import Launch, Situation, group_name
 def capacity(s: Situation, pool: Pool, flavour: str) -> Resources:
     """What a new machine offers: as configured, else as learned from workers that joined."""
     learned = s.registry.learned.get((pool.name, flavour), Resources())
-
-    def first(a: Optional[float], b: Optional[float]) -> Optional[float]:
-        return b if a is None else a
-
-    has = pool.capacity
-    return Resources(
-        first(has.cpus, learned.cpus),
-        first(has.memory_mb, learned.memory_mb),
-        first(has.disk_mb, learned.disk_mb),
-        first(has.gpus, learned.gpus),
-    )
+    return pool.capacity.merged(learned, lambda configured, _: configured)
 
 
 class Budget:

@@ -9,6 +9,7 @@ import logging
 import random
 import traceback
 import uuid
+from functools import partial
 from typing import Any, Callable, Mapping, Optional, TypeVar, Union
 
 from elastiq.demand import Trials
@@ -16,7 +17,7 @@ from elastiq.events import EventQueue
 from elastiq.executor import Executor, Outcome
 from elastiq.health import Health
 from elastiq.interfaces import BatchSystem, Cloud, Owner, SourceError
-from elastiq.nodes import IN_SERVICE, TO_COME, Move, Node, Registry, State
+from elastiq.nodes import AT_BOOT, IN_SERVICE, SPENT, TO_COME, Move, Node, Registry, State
 from elastiq.settings import Settings
 from elastiq.store import Store, StoreError, learned_from_json, learned_to_json
 
@@ -24,7 +25,7 @@ log = logging.getLogger("elastiq")
 T = TypeVar("T")
 
 # The deadline of an act or a read lies this much beyond what the plugin promises for itself.
-DEADLINE_MARGIN_S = 5.0
+MARGIN_S = 5.0
 
 
 def new_id() -> str:
@@ -60,8 +61,7 @@ class Core:
         self.log_failures: Callable[[], int] = lambda: 0  # records that the log could not take; the service sets it
         self.faults: dict[str, int] = {}  # distinct exceptions that are bugs, with their counts
         self._told: dict[str, str] = {}
-        self._learned_stored = ""
-        self._boots_stored: dict[str, int] = {}
+        self._facts_stored: dict[str, Any] = {"learned": [], "strangers": {}, "failed_boots": {}}
 
     # ------------------------------------------------------------------ time
 
@@ -93,16 +93,20 @@ class Core:
             log.info("%s", text)
 
     def record(self, what: str, node: str, pool: str, reason: str) -> None:
-        """A line of history; a store that cannot be written is told, and no reason to stop."""
-        try:
-            self.store.record([(self.wall(), what, node, pool, reason)])
-        except StoreError as exc:
-            self.store_failed(exc)
+        """A line of history."""
+        self.stored(partial(self.store.save, (), [(self.wall(), what, node, pool, reason)]))
 
-    def store_failed(self, exc: StoreError) -> None:
-        self.count("store_errors")
-        self.store_broken = True
-        self.tell("store", f"{exc}: nothing is launched until it can be written")
+    def stored(self, write: Callable[[], object]) -> bool:
+        """Write to the store. That it cannot be written is told, and no reason to stop; returns whether it
+        could."""
+        try:
+            write()
+            return True
+        except StoreError as exc:
+            self.count("store_errors")
+            self.store_broken = True
+            self.tell("store", f"{exc}: nothing is launched until it can be written")
+            return False
 
     # ------------------------------------------------------------------ guarding
 
@@ -123,7 +127,7 @@ class Core:
                 log.error("%s (%d times)", fault, self.faults[fault])
             return False
 
-    def guarded(self, name: str, done: Callable[[Outcome[Any]], None]) -> Callable[[Outcome[Any]], None]:
+    def _guarded(self, name: str, done: Callable[[Outcome[Any]], None]) -> Callable[[Outcome[Any]], None]:
         """The same for what takes the result of a call; the state is stored afterwards."""
 
         def take(outcome: Outcome[Any]) -> None:
@@ -132,14 +136,22 @@ class Core:
 
         return take
 
-    def explain(self, error: BaseException) -> str:
+    def explain(self, error: Optional[BaseException]) -> str:
         """One line for a failed call. What is no `SourceError` or deadline is a plugin's bug, and said so."""
+        if error is None:
+            return "no answer"
         if isinstance(error, SourceError) or type(error).__name__ == "DeadlineError":
             return str(error)
         self.count("plugin_faults")
         text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
         self.tell_once(f"fault {type(error).__name__}", f"a plugin failed in a way it should not:\n{text}")
         return f"{type(error).__name__}: {error}"
+
+    def failed(self, subject: str, what: str, outcome: Outcome[Any]) -> bool:
+        """Whether a call has failed, that is logged."""
+        if outcome.error is not None:
+            self.tell_once(subject, f"{what}: {self.explain(outcome.error)}")
+        return outcome.error is not None
 
     # ------------------------------------------------------------------ calling
 
@@ -148,31 +160,30 @@ class Core:
     ) -> bool:
         """Start a read unless one of this source is in flight (then False)."""
         self.count("reads")
-        deadline = plugin.call_deadline_s + DEADLINE_MARGIN_S
-        return self.executor.read(source, call, self.guarded(source, done), deadline)
+        return self.executor.read(source, call, self._guarded(source, done), plugin.call_deadline_s + MARGIN_S)
 
     def act_on_batch(self, node: Node, call: Callable[[], Any], done: Callable[[Outcome[Any]], None]) -> None:
         self.count("batch_acts")
-        deadline = self.batch.call_deadline_s + DEADLINE_MARGIN_S
-        self.executor.act("batch", node.id, call, self.guarded("batch act", done), deadline)
+        deadline_s = self.batch.call_deadline_s + MARGIN_S
+        self.executor.act("batch", node.id, call, self._guarded("batch act", done), deadline_s)
 
     def act_on_cloud(self, site: str, key: str, call: Callable[[], Any], done: Callable[[Outcome[Any]], None]) -> None:
         self.count("cloud_acts")
-        deadline = self.clouds[site].call_deadline_s + DEADLINE_MARGIN_S
-        self.executor.act(f"cloud {site}", key, call, self.guarded("cloud act", done), deadline)
+        deadline_s = self.clouds[site].call_deadline_s + MARGIN_S
+        self.executor.act(f"cloud {site}", key, call, self._guarded("cloud act", done), deadline_s)
 
     # ------------------------------------------------------------------ storing
 
     def restore(self) -> None:
         """Take up where the last run left off."""
-        self.registry.restore(self.store.nodes(), self.store.recall("strangers") or {})
+        self._facts_stored = {key: self.store.recall(key) or empty for key, empty in self._facts_stored.items()}
+        self.registry.restore(self.store.nodes(), self._facts_stored["strangers"])
+        self.registry.learned = learned_from_json(self._facts_stored["learned"])
+        self.health.failed_boots = dict(self._facts_stored["failed_boots"])
+        self.trials.records = {trial.key: trial for trial in self.store.trials()}
         for node in self.registry:
             node.listed_by = self.now() + self.settings.intent_settle_s
         self.follow_sites()
-        self.trials.records = {trial.key: trial for trial in self.store.trials()}
-        self.registry.learned = learned_from_json(self.store.recall("learned") or [])
-        self.health.failed_boots = self.store.recall("failed_boots") or {}
-        self._boots_stored = dict(self.health.failed_boots)
         if self.store.notice:
             self.tell("store", self.store.notice)
 
@@ -194,36 +205,34 @@ class Core:
     def persist(self) -> None:
         """Log, count and store what changed since the last time."""
         moves, self.registry.moves = self.registry.moves, []
-        lines = [
-            (move.at, move.after.value, move.node.name, move.node.pool, move.reason) for move in moves if move.legal
-        ]
         for move in moves:
             self._moved(move)
-        touched = list(self.registry.touched.values())
-        learned = repr(sorted(self.registry.learned.items()))
-        strangers = {name: stranger.number for name, stranger in self.registry.strangers.items()}
-        try:
-            if touched or lines:
-                self.store.save(touched, lines)
-                self.registry.touched.clear()
-            if self.trials.changed:
-                self.store.replace_trials(self.trials.records.values())
-                self.trials.changed = False
-            if learned != self._learned_stored:
-                self.store.remember("learned", learned_to_json(self.registry.learned))
-                self._learned_stored = learned
-            if strangers != self.registry.stranger_numbers:
-                self.store.remember("strangers", strangers)
-                self.registry.stranger_numbers = strangers
-            if self._boots_stored != self.health.failed_boots:
-                self.store.remember("failed_boots", self.health.failed_boots)
-                self._boots_stored = dict(self.health.failed_boots)
-            if self.store_broken:
-                self.store.remember("last_failure", self.wall())  # a write that shows that it works again
-                self.store_broken = False
-                self.tell("store", "")
-        except StoreError as exc:
-            self.store_failed(exc)
+        self.stored(partial(self._store_changes, [move for move in moves if move.legal]))
+
+    def _store_changes(self, moves: list[Move]) -> None:
+        registry, store = self.registry, self.store
+        if registry.touched or moves:
+            lines = [(move.at, move.after.value, move.node.name, move.node.pool, move.reason) for move in moves]
+            store.save(registry.touched.values(), lines)
+            registry.touched.clear()
+        if self.trials.changed:
+            store.replace_trials(self.trials.records.values())
+            self.trials.changed = False
+        strangers = {name: stranger.number for name, stranger in registry.strangers.items()}
+        facts = {
+            "learned": learned_to_json(registry.learned),
+            "strangers": strangers,
+            "failed_boots": dict(self.health.failed_boots),
+        }
+        for key, value in facts.items():
+            if value != self._facts_stored[key]:
+                store.remember(key, value)
+                self._facts_stored[key] = value
+        registry.stranger_numbers = strangers
+        if self.store_broken:
+            store.remember("last_failure", self.wall())  # a write that shows that it works again
+            self.store_broken = False
+            self.tell("store", "")
 
     def _moved(self, move: Move) -> None:
         node, before, after = move.node, move.before, move.after
@@ -235,15 +244,12 @@ class Core:
         self.count(f"moves_{after.value}")
         if before in {*TO_COME, State.FAILED} and after in IN_SERVICE:
             self.health.boot_joined(node.pool)
-        elif before in (State.PENDING, State.BOOTING):
-            if after in (State.FAILED, State.TERMINATING, State.GONE):
-                self.health.boot_failed(node.pool)
-        if after in (State.GONE, State.FAILED):
-            self._groups_bereft(node)
-
-    def _groups_bereft(self, node: Node) -> None:
-        """A machine never came, or ended: what it was launched for may be launched for again, and groups
-        for which there is no other have not been tried at all."""
+        elif before in AT_BOOT and after in SPENT:
+            self.health.boot_failed(node.pool)
+        if after not in (State.GONE, State.FAILED):
+            return
+        # It never came, or ended: what it was launched for may be launched for again, and groups for which
+        # there is no other have not been tried at all.
         groups, node.groups = node.groups, {}
         for key, jobs in groups.items():
             self.trials.uncover(key, jobs)

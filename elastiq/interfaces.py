@@ -11,17 +11,10 @@ from __future__ import annotations
 import enum
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Mapping, Optional, Sequence
+from typing import Any, Callable, ClassVar, Mapping, Optional, Sequence
 
-from elastiq.errors import AuthError as AuthError
-from elastiq.errors import CapacityError as CapacityError
-from elastiq.errors import ConfigurationError as ConfigurationError
-from elastiq.errors import LaunchError as LaunchError
-from elastiq.errors import QuotaError as QuotaError
-from elastiq.errors import SourceError as SourceError
-from elastiq.errors import ThrottledError as ThrottledError
-from elastiq.errors import TransientError as TransientError
-from elastiq.errors import UnsupportedError as UnsupportedError
+from elastiq.errors import *  # noqa: F403 - how each may fail is part of the contracts
+from elastiq.errors import UnsupportedError
 from elastiq.options import Option
 
 # --------------------------------------------------------------------------- both sides
@@ -35,6 +28,11 @@ class Resources:
     memory_mb: Optional[float] = None
     disk_mb: Optional[float] = None
     gpus: Optional[float] = None
+
+    def merged(self, other: Resources, choose: Callable[[float, float], float]) -> Resources:
+        """Size by size what one side says, and the choice where both do."""
+        pairs = zip(vars(self).values(), vars(other).values())
+        return Resources(*(b if a is None else a if b is None else choose(a, b) for a, b in pairs))
 
 
 @dataclass(frozen=True)
@@ -110,6 +108,19 @@ class Worker:
     drained_by: Optional[str] = None
     started_at: Optional[float] = None  # wall time of its daemon's start: before the launch = a stale ad
     detail: str = ""
+
+    @property
+    def runs_something(self) -> bool:
+        return self.jobs > 0 or self.state is WorkerState.BUSY
+
+    @property
+    def is_drained(self) -> bool:
+        """By whomever: it takes no new job."""
+        return self.state in (WorkerState.DRAINING, WorkerState.DRAINED)
+
+    @property
+    def takes_jobs(self) -> bool:
+        return self.state in (WorkerState.IDLE, WorkerState.BUSY)
 
 
 @dataclass(frozen=True)
@@ -223,9 +234,14 @@ class Owner:
     instance_id: Optional[str] = None
 
     @property
+    def mark(self) -> str:
+        """The part of it by which what is ours is known."""
+        return self.head[:16]
+
+    @property
     def token_prefix(self) -> str:
         """Every ClientToken of ours begins with this (EC2 allows 64 ASCII characters)."""
-        return f"elastiq-{self.head[:16]}-"
+        return f"elastiq-{self.mark}-"
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,6 @@ from elastiq.interfaces import BatchSystem, Cloud, Instance, Intent, LaunchError
 from elastiq.nodes import Node, State
 from elastiq.observations import STALE_PERIODS
 from elastiq.planner import Launch
-from elastiq.store import StoreError
 
 log = logging.getLogger("elastiq")
 
@@ -85,10 +84,7 @@ class Launching:
             )
             for number in range(order.count)
         ]
-        try:
-            core.store.journal(intent, nodes)
-        except StoreError as exc:
-            core.store_failed(exc)
+        if not core.stored(partial(core.store.journal, intent, nodes)):
             return False
         for node in nodes:
             core.registry.add(node)
@@ -158,10 +154,7 @@ class Launching:
 
     def _close(self, intent: Intent) -> None:
         self.open.pop(intent.id, None)
-        try:
-            self._core.store.close_intent(intent.id)
-        except StoreError as exc:
-            self._core.store_failed(exc)
+        self._core.stored(partial(self._core.store.close_intent, intent.id))
 
     # ------------------------------------------------------------------ seeking
 

@@ -28,26 +28,26 @@ class State(enum.Enum):
     FAILED = "failed"  # never joined, or the cloud calls it broken
 
 
+AT_BOOT = frozenset({State.PENDING, State.BOOTING})
+TO_COME = AT_BOOT | {State.REQUESTED}
+IN_SERVICE = frozenset({State.IDLE, State.BUSY})
+JOINED = IN_SERVICE | {State.DRAINING}
+CAPACITY = TO_COME | IN_SERVICE
+SPENT = frozenset({State.FAILED, State.TERMINATING, State.GONE})
+
 TRANSITIONS: Mapping[State, frozenset[State]] = {
-    State.REQUESTED: frozenset(
-        {State.PENDING, State.BOOTING, State.IDLE, State.BUSY, State.FAILED, State.TERMINATING, State.GONE}
-    ),
-    State.PENDING: frozenset({State.BOOTING, State.IDLE, State.BUSY, State.FAILED, State.TERMINATING, State.GONE}),
-    State.BOOTING: frozenset({State.IDLE, State.BUSY, State.FAILED, State.TERMINATING, State.GONE}),
-    State.IDLE: frozenset({State.BUSY, State.DRAINING, State.LOST, State.FAILED, State.TERMINATING, State.GONE}),
-    State.BUSY: frozenset({State.IDLE, State.DRAINING, State.LOST, State.FAILED, State.TERMINATING, State.GONE}),
-    State.DRAINING: frozenset({State.IDLE, State.BUSY, State.LOST, State.FAILED, State.TERMINATING, State.GONE}),
-    State.LOST: frozenset({State.IDLE, State.BUSY, State.FAILED, State.TERMINATING, State.GONE}),
-    State.FAILED: frozenset({State.IDLE, State.BUSY, State.LOST, State.TERMINATING, State.GONE}),
+    State.REQUESTED: AT_BOOT | IN_SERVICE | SPENT,
+    State.PENDING: IN_SERVICE | SPENT | {State.BOOTING},
+    State.BOOTING: IN_SERVICE | SPENT,
+    State.IDLE: SPENT | {State.BUSY, State.DRAINING, State.LOST},
+    State.BUSY: SPENT | {State.IDLE, State.DRAINING, State.LOST},
+    State.DRAINING: IN_SERVICE | SPENT | {State.LOST},
+    State.LOST: IN_SERVICE | SPENT,
+    State.FAILED: IN_SERVICE | {State.LOST, State.TERMINATING, State.GONE},
     # Back in service: its end never took effect, and its worker takes jobs.
-    State.TERMINATING: frozenset({State.IDLE, State.BUSY, State.GONE}),
+    State.TERMINATING: IN_SERVICE | {State.GONE},
     State.GONE: frozenset(),
 }
-
-TO_COME = frozenset({State.REQUESTED, State.PENDING, State.BOOTING})
-JOINED = frozenset({State.IDLE, State.BUSY, State.DRAINING})
-IN_SERVICE = frozenset({State.IDLE, State.BUSY})
-CAPACITY = TO_COME | IN_SERVICE
 
 
 @dataclass
@@ -97,6 +97,14 @@ class Node:
     def name(self) -> str:
         """What people call it: the instance id once there is one."""
         return self.instance_id or self.id
+
+    @property
+    def runs_something(self) -> bool:
+        return self.seen is not None and self.seen.runs_something
+
+    def may_act(self, now: float) -> bool:
+        """Whether something may be asked for it: nothing is in flight, and the last failure is a while ago."""
+        return not self.acting and self.retry_at <= now
 
 
 @dataclass(frozen=True)
@@ -204,8 +212,8 @@ class Registry:
 
     def learn(self, node: Node, total: Resources) -> None:
         """A flavour offers the smallest of what its joined workers advertised."""
-        known = self.learned.get((node.pool, node.flavour))
-        self.learned[(node.pool, node.flavour)] = total if known is None else _smaller(known, total)
+        key = (node.pool, node.flavour)
+        self.learned[key] = self.learned.get(key, Resources()).merged(total, min)
 
 
 @dataclass
@@ -216,12 +224,3 @@ class Stranger:
     number: int
     explained: str = ""
     room_s: float = 0.0
-
-
-def _smaller(a: Resources, b: Resources) -> Resources:
-    def least(x: Optional[float], y: Optional[float]) -> Optional[float]:
-        return y if x is None else x if y is None else min(x, y)
-
-    return Resources(
-        least(a.cpus, b.cpus), least(a.memory_mb, b.memory_mb), least(a.disk_mb, b.disk_mb), least(a.gpus, b.gpus)
-    )

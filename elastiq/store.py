@@ -6,11 +6,13 @@ Only the decision thread touches it. Never holds a secret. A store that cannot b
 
 from __future__ import annotations
 
+import contextlib
+import enum
 import json
 import os
 import sqlite3
 from dataclasses import asdict
-from typing import Any, Iterable, Optional, Sequence
+from typing import Any, Iterable, Iterator, Optional, Sequence
 
 from elastiq.demand import Standing, Trial
 from elastiq.interfaces import Intent, Offer, Resources
@@ -20,11 +22,9 @@ VERSION = 1
 HISTORY_AT_MOST = 20_000
 PRUNED_EVERY = 500
 
+# A record's data is JSON; its kind is "node", "intent" or "fact".
 _SCHEMA = """
-CREATE TABLE nodes (id TEXT PRIMARY KEY, data TEXT NOT NULL);
-CREATE TABLE intents (id TEXT PRIMARY KEY, data TEXT NOT NULL, answered INTEGER NOT NULL DEFAULT 0);
-CREATE TABLE trials (key TEXT PRIMARY KEY, data TEXT NOT NULL);
-CREATE TABLE facts (key TEXT PRIMARY KEY, data TEXT NOT NULL);
+CREATE TABLE records (kind TEXT NOT NULL, key TEXT NOT NULL, data TEXT NOT NULL, PRIMARY KEY (kind, key));
 CREATE TABLE history (
     number INTEGER PRIMARY KEY AUTOINCREMENT, at REAL NOT NULL, what TEXT NOT NULL,
     node TEXT NOT NULL, pool TEXT NOT NULL, reason TEXT NOT NULL
@@ -33,8 +33,8 @@ CREATE TABLE history (
 
 # What a node keeps across a restart; the rest is observed anew.
 _KEPT = (
-    "id pool site flavour network intent instance_id reason since created_at joined_at worker jobs "
-    "job_starts idle_s boot_s lost_s was_busy number"
+    "id pool site state flavour network intent instance_id reason since created_at joined_at addresses worker "
+    "jobs job_starts idle_s boot_s lost_s groups was_busy number"
 ).split()
 
 
@@ -55,7 +55,6 @@ class Store:
         self._history_writes = PRUNED_EVERY - 1  # so that the first line of a run prunes
         try:
             self._db = self._open()
-            self._understand()
         except OSError as exc:
             raise StoreError(f"{path}: {exc.strerror}: the state directory must be there and writable") from exc
         except sqlite3.OperationalError as exc:
@@ -66,88 +65,73 @@ class Store:
     def close(self) -> None:
         self._db.close()
 
-    # ------------------------------------------------------------------ nodes and intents
+    # ------------------------------------------------------------------ writing
 
     def save(self, nodes: Iterable[Node], history: Sequence[Line] = ()) -> None:
-        """Write these nodes as they are; those that are gone are removed. With lines of history, in one."""
+        """Write these nodes as they are; those that are gone are removed. With lines of history, in one;
+        the oldest lines go."""
         with self._writing() as db:
-            self._put_nodes(db, nodes)
-            self._put_history(db, history)
+            self._put_nodes(nodes)
+            db.executemany("INSERT INTO history (at, what, node, pool, reason) VALUES (?, ?, ?, ?, ?)", history)
+            written = self._history_writes + len(history)
+            if written // PRUNED_EVERY != self._history_writes // PRUNED_EVERY:
+                oldest = "(SELECT MAX(number) FROM history) - ?"
+                db.execute(f"DELETE FROM history WHERE number <= {oldest}", (HISTORY_AT_MOST,))
+            self._history_writes = written
 
     def journal(self, intent: Intent, nodes: Iterable[Node]) -> None:
         """Record a launch that is about to be asked for, with the nodes it should make."""
-        data = {**asdict(intent), "offer": [intent.offer.pool, intent.offer.flavour, intent.offer.network]}
-        with self._writing() as db:
-            db.execute("INSERT INTO intents (id, data) VALUES (?, ?)", (intent.id, json.dumps(data)))
-            self._put_nodes(db, nodes)
+        with self._writing():
+            self._put("intent", intent.id, asdict(intent))
+            self._put_nodes(nodes)
 
     def close_intent(self, intent_id: str) -> None:
-        with self._writing() as db:
-            db.execute("DELETE FROM intents WHERE id = ?", (intent_id,))
+        with self._writing():
+            self._delete("intent", intent_id)
 
     def replace_trials(self, trials: Iterable[Trial]) -> None:
-        rows = [(trial.key, json.dumps({**asdict(trial), "standing": trial.standing.value})) for trial in trials]
-        with self._writing() as db:
-            db.execute("DELETE FROM trials")
-            db.executemany("INSERT INTO trials VALUES (?, ?)", rows)
+        self.remember("trials", [asdict(trial) for trial in trials])
 
     def remember(self, key: str, value: Any) -> None:
         """Keep one small fact (JSON)."""
-        with self._writing() as db:
-            db.execute("INSERT OR REPLACE INTO facts VALUES (?, ?)", (key, json.dumps(value)))
-
-    def record(self, history: Sequence[Line]) -> None:
-        """Add to the history; the oldest lines go."""
-        with self._writing() as db:
-            self._put_history(db, history)
+        with self._writing():
+            self._put("fact", key, value)
 
     # ------------------------------------------------------------------ reading at the start
 
     def nodes(self) -> list[Node]:
-        return [_node(json.loads(data)) for (data,) in self._read("SELECT data FROM nodes")]
+        return [
+            Node(**{**data, "state": State(data["state"]), "addresses": frozenset(data["addresses"])})
+            for data in self._records("node")
+        ]
 
     def intents(self) -> list[Intent]:
         """Launches that were about to be asked for, or were, and are not settled."""
-        found = []
-        for (data,) in self._read("SELECT data FROM intents"):
-            fields = json.loads(data)
-            fields["offer"] = Offer(*fields["offer"])
-            found.append(Intent(**fields))
-        return found
+        return [Intent(**{**data, "offer": Offer(**data["offer"])}) for data in self._records("intent")]
 
     def trials(self) -> list[Trial]:
-        rows = (json.loads(data) for (data,) in self._read("SELECT data FROM trials ORDER BY rowid"))
         return [
-            Trial(**{**row, "standing": Standing(row["standing"]), "refused_by": tuple(row["refused_by"])})
-            for row in rows
+            Trial(**{**data, "standing": Standing(data["standing"]), "refused_by": tuple(data["refused_by"])})
+            for data in self.recall("trials") or ()
         ]
 
     def recall(self, key: str) -> Optional[Any]:
-        rows = self._read("SELECT data FROM facts WHERE key = ?", (key,))
-        return json.loads(rows[0][0]) if rows else None
+        return next(iter(self._records("fact", key)), None)
 
     def history(self, last: int = 100) -> list[Line]:
         """The last lines of history, oldest first."""
-        rows = self._read("SELECT at, what, node, pool, reason FROM history ORDER BY number DESC LIMIT ?", (last,))
-        return [(row[0], row[1], row[2], row[3], row[4]) for row in reversed(rows)]
+        return self._read("SELECT at, what, node, pool, reason FROM history ORDER BY number DESC LIMIT ?", (last,))[
+            ::-1
+        ]
 
     # ------------------------------------------------------------------ inside
 
-    def _understand(self) -> None:
-        """Read all that decides: a row that makes no sense must show now, not in the middle of a start."""
-        try:
-            self.nodes(), self.intents(), self.trials()
-        except (ValueError, KeyError, TypeError) as exc:
-            self._db.close()
-            raise sqlite3.DatabaseError(f"a row makes no sense: {exc!r}") from exc
-
     def _open(self) -> sqlite3.Connection:
-        new = self.path == ":memory:" or not os.path.exists(self.path)
-        if new and self.path != ":memory:":
+        if self.path != ":memory:":
+            if os.path.exists(self.path) and os.path.getsize(self.path) == 0:
+                self.notice = f"{self.path} was empty: starting from the cloud's tags"
             os.close(os.open(self.path, os.O_CREAT | os.O_RDWR, 0o600))
-        elif not new and os.path.getsize(self.path) == 0:
-            self.notice = f"{self.path} was empty: starting from the cloud's tags"
-        db = sqlite3.connect(self.path, isolation_level=None, timeout=2.0)
+        self._db = db = sqlite3.connect(self.path, isolation_level=None, timeout=2.0)
         try:
             # A launch must be on the disk before it is asked for.
             db.execute("PRAGMA journal_mode = WAL")
@@ -159,16 +143,16 @@ class Store:
                     "install that version again, or move the file away"
                 )
             if version == 0:
-                db.execute("BEGIN IMMEDIATE")
-                for statement in _SCHEMA.split(";\n"):
-                    db.execute(statement)
-                db.execute(f"PRAGMA user_version = {VERSION}")
-                db.execute("COMMIT")
+                db.executescript(f"BEGIN IMMEDIATE; {_SCHEMA} PRAGMA user_version = {VERSION}; COMMIT;")
             broken = db.execute("PRAGMA quick_check").fetchone()[0]
             if broken != "ok":
                 raise sqlite3.DatabaseError(broken)
-        except BaseException:
+            # A row that makes no sense must show now, not in the middle of a start.
+            self.nodes(), self.intents(), self.trials()
+        except BaseException as exc:
             db.close()
+            if isinstance(exc, (ValueError, KeyError, TypeError)):
+                raise sqlite3.DatabaseError(f"a row makes no sense: {exc!r}") from exc
             raise
         return db
 
@@ -178,71 +162,52 @@ class Store:
         try:
             os.replace(self.path, aside)
             for suffix in ("-wal", "-shm"):
-                if os.path.exists(self.path + suffix):
+                with contextlib.suppress(FileNotFoundError):
                     os.remove(self.path + suffix)
             self.notice = f"{self.path} was corrupt ({why}): moved to {aside}; starting from the cloud's tags"
             return self._open()
         except (OSError, sqlite3.Error) as exc:
             raise StoreError(f"{self.path} is corrupt and cannot be replaced: {exc}") from exc
 
-    def _writing(self) -> _Transaction:
-        return _Transaction(self._db, self.path)
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[sqlite3.Connection]:
+        """All or nothing; sqlite's errors become `StoreError`."""
+        try:
+            with self._db:
+                self._db.execute("BEGIN IMMEDIATE")
+                yield self._db
+        except sqlite3.Error as exc:
+            raise StoreError(f"{self.path}: {exc}") from exc
 
-    def _read(self, sql: str, parameters: tuple[Any, ...] = ()) -> list[Any]:
+    def _put(self, kind: str, key: str, data: Any) -> None:
+        row = (kind, key, json.dumps(data, default=_plain))
+        self._db.execute("INSERT OR REPLACE INTO records VALUES (?, ?, ?)", row)
+
+    def _delete(self, kind: str, key: str) -> None:
+        self._db.execute("DELETE FROM records WHERE kind = ? AND key = ?", (kind, key))
+
+    def _put_nodes(self, nodes: Iterable[Node]) -> None:
+        for node in nodes:
+            if node.state is State.GONE:
+                self._delete("node", node.id)
+            else:
+                self._put("node", node.id, {name: getattr(node, name) for name in _KEPT})
+
+    def _records(self, kind: str, key: str = "") -> list[Any]:
+        """The data of all records of a kind, or of the one with this key, in the order of writing."""
+        rows = self._read("SELECT data FROM records WHERE kind = ? AND ? IN ('', key) ORDER BY rowid", (kind, key))
+        return [json.loads(data) for (data,) in rows]
+
+    def _read(self, sql: str, parameters: tuple[Any, ...]) -> list[Any]:
         try:
             return self._db.execute(sql, parameters).fetchall()
         except sqlite3.Error as exc:
             raise StoreError(f"{self.path}: {exc}") from exc
 
-    def _put_history(self, db: sqlite3.Connection, history: Sequence[Line]) -> None:
-        db.executemany("INSERT INTO history (at, what, node, pool, reason) VALUES (?, ?, ?, ?, ?)", history)
-        written = self._history_writes + len(history)
-        if written // PRUNED_EVERY != self._history_writes // PRUNED_EVERY:
-            db.execute("DELETE FROM history WHERE number <= (SELECT MAX(number) FROM history) - ?", (HISTORY_AT_MOST,))
-        self._history_writes = written
 
-    @staticmethod
-    def _put_nodes(db: sqlite3.Connection, nodes: Iterable[Node]) -> None:
-        for node in nodes:
-            if node.state is State.GONE:
-                db.execute("DELETE FROM nodes WHERE id = ?", (node.id,))
-                continue
-            data = {name: getattr(node, name) for name in _KEPT}
-            data.update(state=node.state.value, addresses=sorted(node.addresses), groups=node.groups)
-            db.execute("INSERT OR REPLACE INTO nodes VALUES (?, ?)", (node.id, json.dumps(data)))
-
-
-class _Transaction:
-    """All or nothing; sqlite's errors become `StoreError`."""
-
-    def __init__(self, db: sqlite3.Connection, path: str) -> None:
-        self._db, self._path = db, path
-
-    def __enter__(self) -> sqlite3.Connection:
-        try:
-            self._db.execute("BEGIN IMMEDIATE")
-        except sqlite3.Error as exc:
-            raise StoreError(f"{self._path}: {exc}") from exc
-        return self._db
-
-    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
-        try:
-            if error is None:
-                self._db.execute("COMMIT")
-            elif self._db.in_transaction:  # a full disk may have ended it already
-                self._db.rollback()
-        except sqlite3.Error as exc:
-            if self._db.in_transaction:
-                self._db.rollback()
-            raise StoreError(f"{self._path}: {exc}") from (error or exc)
-        if isinstance(error, sqlite3.Error):
-            raise StoreError(f"{self._path}: {error}") from error
-
-
-def _node(data: dict[str, Any]) -> Node:
-    data["state"] = State(data["state"])
-    data["addresses"] = frozenset(data["addresses"])
-    return Node(**data)
+def _plain(value: Any) -> Any:
+    """What JSON does not know."""
+    return value.value if isinstance(value, enum.Enum) else sorted(value)
 
 
 def learned_to_json(learned: dict[tuple[str, str], Resources]) -> list[Any]:

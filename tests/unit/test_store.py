@@ -82,7 +82,7 @@ def test_facts_and_history_are_kept(path: str) -> None:
     store = Store(path)
     learned = {("ec2", "medium"): Resources(cpus=4, memory_mb=7900.5)}
     store.remember("learned", learned_to_json(learned))
-    store.record([(WALL, "launch", "launch", "ec2", "2 of ec2/medium"), (WALL + 1, "idle", "i-1", "ec2", "")])
+    store.save((), [(WALL, "launch", "launch", "ec2", "2 of ec2/medium"), (WALL + 1, "idle", "i-1", "ec2", "")])
     again = Store(path)
     assert learned_from_json(again.recall("learned") or []) == learned
     assert again.recall("nothing of that name") is None
@@ -100,7 +100,7 @@ def test_moves_and_their_history_are_one_write(path: str) -> None:
 def test_history_is_bounded(path: str) -> None:
     store = Store(path)
     for _ in range(5):
-        store.record([(WALL, "idle", f"i-{number}", "ec2", "") for number in range(HISTORY_AT_MOST // 2)])
+        store.save((), [(WALL, "idle", f"i-{number}", "ec2", "") for number in range(HISTORY_AT_MOST // 2)])
     lines = store.history(last=10 * HISTORY_AT_MOST)
     assert len(lines) <= HISTORY_AT_MOST + 1000
     assert lines[-1][2] == f"i-{HISTORY_AT_MOST // 2 - 1}"
@@ -153,7 +153,7 @@ def test_a_launch_that_was_journalled_is_there_after_a_kill(path: str) -> None:
 
 
 def test_a_write_that_a_kill_cut_in_two_did_not_happen(path: str) -> None:
-    killed(path, "db = store._db\ndb.execute('BEGIN IMMEDIATE')\ndb.execute('DELETE FROM nodes')")
+    killed(path, "db = store._db\ndb.execute('BEGIN IMMEDIATE')\ndb.execute('DELETE FROM records')")
     assert len(Store(path).nodes()) == 2
 
 
@@ -205,19 +205,19 @@ def overwritten(path: str) -> None:
 def half_a_row(path: str) -> None:
     filled(path)
     with sqlite3.connect(path) as db:
-        db.execute("UPDATE nodes SET data = substr(data, 1, 20) WHERE id = 'launch.7'")
+        db.execute("UPDATE records SET data = substr(data, 1, 20) WHERE key = 'launch.7'")
 
 
 def unknown_state(path: str) -> None:
     filled(path)
     with sqlite3.connect(path) as db:
-        db.execute("UPDATE nodes SET data = replace(data, '\"idle\"', '\"sleeping\"')")
+        db.execute("UPDATE records SET data = replace(data, '\"idle\"', '\"sleeping\"')")
 
 
 def bad_intent(path: str) -> None:
     filled(path)
     with sqlite3.connect(path) as db:
-        db.execute("INSERT INTO intents (id, data) VALUES ('x', '{\"id\": 1}')")
+        db.execute("INSERT INTO records VALUES ('intent', 'x', '{\"id\": 1}')")
 
 
 CORRUPT: dict[str, Callable[[str], Any]] = {
@@ -297,7 +297,7 @@ def test_a_store_that_became_read_only_refuses_writes_and_reads_on(path: str) ->
         lambda: store.journal(INTENT, [requested()]),
         lambda: store.close_intent("launch"),
         lambda: store.remember("key", 1),
-        lambda: store.record([(WALL, "idle", "i-1", "ec2", "")]),
+        lambda: store.save((), [(WALL, "idle", "i-1", "ec2", "")]),
         lambda: store.replace_trials([Trial("g")]),
     ]
     for write in writes:
