@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass, field
-from typing import Mapping, Optional
+from typing import Mapping
 
 from elastiq.interfaces import JobGroup, Jobs
 
@@ -33,7 +33,9 @@ class WaitingHistory:
             counts = self._counts.setdefault(key, [])
             self._since.setdefault(key, began)
             counts.append((began, count))
-            self._forget_before(counts, began - self.window_s)
+            # What is needed is the window, and the one read before it that says what was there at its start.
+            while len(counts) > 1 and counts[1][0] <= began - self.window_s:
+                counts.pop(0)
         if jobs.complete:
             for key in [key for key in self._counts if key not in seen]:
                 del self._counts[key], self._since[key]
@@ -49,12 +51,6 @@ class WaitingHistory:
         """For how long the group has had waiting jobs in every read."""
         since = self._since.get(key)
         return 0.0 if since is None else max(0.0, now - since)
-
-    @staticmethod
-    def _forget_before(counts: list[tuple[float, int]], start: float) -> None:
-        """Keep the window and the one read before it that says what was there at its start."""
-        while len(counts) > 1 and counts[1][0] <= start:
-            counts.pop(0)
 
 
 class Standing(enum.Enum):
@@ -90,19 +86,17 @@ class Trials:
     records: dict[str, Trial] = field(default_factory=dict)
     changed: bool = False
 
-    def standing(self, key: str) -> Standing:
-        trial = self.get(key)
-        return trial.standing if trial else Standing.UNTRIED
-
-    def get(self, key: str) -> Optional[Trial]:
+    def get(self, key: str) -> Trial:
+        """The record of a group, an untried one where this configuration has none."""
         trial = self.records.get(key)
-        return trial if trial and trial.fingerprint == self.fingerprint else None
+        return trial if trial and trial.fingerprint == self.fingerprint else Trial(key, fingerprint=self.fingerprint)
+
+    def standing(self, key: str) -> Standing:
+        return self.get(key).standing
 
     def launched(self, group: JobGroup, jobs: int) -> None:
         """Machines for so many of its jobs are about to be asked for."""
-        trial = self.get(group.key)
-        if trial is None:
-            trial = self.records[group.key] = Trial(group.key, fingerprint=self.fingerprint)
+        trial = self.records[group.key] = self.get(group.key)
         if trial.standing is not Standing.TRYING:
             trial.standing, trial.covered, trial.room_s = Standing.TRYING, 0, 0.0
             trial.waiting, trial.running = group.waiting, group.running or 0
@@ -114,14 +108,13 @@ class Trials:
     def uncover(self, key: str, jobs: int) -> None:
         """A machine for so many of its jobs did not come, or ended before it was of use."""
         trial = self.get(key)
-        if trial and trial.standing is Standing.TRYING:
+        if trial.standing is Standing.TRYING:
             trial.covered = max(0, trial.covered - jobs)
             self.changed = True
 
     def never_came(self, key: str) -> None:
         """No machine of those launched for the group joined: it was not tried at all."""
-        trial = self.get(key)
-        if trial and trial.standing is Standing.TRYING:
+        if self.standing(key) is Standing.TRYING:
             del self.records[key]
             self.changed = True
 
@@ -142,8 +135,7 @@ class Trials:
             more_run = group.running is not None and group.running > trial.running
             fewer_wait = key in ran_something and group.waiting < trial.waiting
             if more_run or fewer_wait:
-                trial.standing, trial.reason, trial.room_s = Standing.SERVED, "", 0.0
-                trial.refused_by = ()
+                trial.standing, trial.reason, trial.room_s, trial.refused_by = Standing.SERVED, "", 0.0, ()
                 self.changed = True
             elif group.running is not None and group.running < trial.running:
                 trial.running = group.running
@@ -152,9 +144,9 @@ class Trials:
         """Learn from another so many observed seconds which groups do not use what they have. ``free``: for
         a group, one machine that was launched for it and has room, and the pools where such machines have
         had it for ``limit_s``."""
-        for key in [key for key, trial in self.records.items() if trial.standing is Standing.TRYING]:
+        for key in self.records:
             trial = self.get(key)
-            if trial is None:
+            if trial.standing is not Standing.TRYING:
                 continue
             where, pools = free.get(key, ("", frozenset()))
             trial.room_s = trial.room_s + seconds if where else 0.0

@@ -10,7 +10,7 @@ from __future__ import annotations
 import enum
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import Iterable, Iterator, Mapping, Optional
+from typing import AbstractSet, Iterable, Iterator, Mapping, Optional
 
 from elastiq.interfaces import Instance, Resources, Worker
 
@@ -200,7 +200,7 @@ class Registry:
                 self.ended.add(node.worker)
         return True
 
-    def count(self, pool: Optional[str] = None, states: Optional[frozenset[State]] = None) -> int:
+    def count(self, pool: Optional[str] = None, states: Optional[AbstractSet[State]] = None) -> int:
         """How many nodes, of a pool and in these states where given. All of them count in the quota."""
         if self._tally is None:
             self._tally = Counter((node.pool, node.state) for node in self)
@@ -213,7 +213,8 @@ class Registry:
     def learn(self, node: Node, total: Resources) -> None:
         """A flavour offers the smallest of what its joined workers advertised."""
         key = (node.pool, node.flavour)
-        self.learned[key] = self.learned.get(key, Resources()).merged(total, min)
+        if self.learned.get(key) != total:
+            self.learned[key] = self.learned.get(key, Resources()).merged(total, min)
 
 
 @dataclass

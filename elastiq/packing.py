@@ -49,9 +49,9 @@ def jobs_held(room: Vector, asked: Need) -> int:
 
 def without(room: Vector, asked: Need, jobs: int) -> Vector:
     """The room that is left when so many jobs are in it."""
-    left = [None if has is None else max(0.0, has - wants * jobs) for has, wants in zip(room, asked)]
-    slots = room[SLOTS]
-    return (left[0], left[1], left[2], left[3], None if slots is None else max(0.0, slots - jobs))
+    taken = zip(room, (*asked, 1.0))
+    cpus, memory, disk, gpus, slots = (None if has is None else max(0.0, has - wants * jobs) for has, wants in taken)
+    return (cpus, memory, disk, gpus, slots)
 
 
 @dataclass
@@ -62,7 +62,6 @@ class RoomClass:
     machines: list[str]
     joined: bool
     stale: bool = False
-    pool: str = ""
 
 
 @dataclass
@@ -81,13 +80,9 @@ class Room:
     def __init__(self, classes: Iterable[RoomClass] = ()) -> None:
         merged: dict[tuple[Vector, bool, bool], RoomClass] = {}
         for c in classes:
-            if _empty(c.room):
-                continue
-            key = (c.room, c.joined, c.stale)
-            if key in merged:
-                merged[key].machines.extend(c.machines)
-            else:
-                merged[key] = RoomClass(c.room, list(c.machines), c.joined, c.stale)
+            if not _empty(c.room):
+                key = (c.room, c.joined, c.stale)
+                merged.setdefault(key, RoomClass(c.room, [], c.joined, c.stale)).machines.extend(c.machines)
         # Machines that are there before machines to come; then the tightest room.
         self._classes = sorted(merged.values(), key=lambda c: (not c.joined, _tightness(c.room)))
         self.reserved: set[str] = set()

@@ -6,17 +6,15 @@ person can read, and so has every group of waiting jobs that is not served.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import AbstractSet, Optional, Sequence
 
-from elastiq.broker import Budget, Orders, capacity
+from elastiq.broker import Orders, capacity
 from elastiq.demand import Standing
-from elastiq.interfaces import JobGroup, Resources, WorkerState
-from elastiq.nodes import IN_SERVICE, JOINED, TO_COME, Node, State
-from elastiq.packing import Held, Room, RoomClass, jobs_held, need, vector
+from elastiq.interfaces import JobGroup, Resources, Worker, WorkerState
+from elastiq.nodes import AT_BOOT, CAPACITY, IN_SERVICE, JOINED, Node, State
+from elastiq.packing import Held, Room, RoomClass, Vector, jobs_held, need, vector
 from elastiq.situation import Launch, Plan, Situation, Step, Verdict, group_name
-
-# A worker in another state takes no job.
-TAKING = (WorkerState.IDLE, WorkerState.BUSY)
 
 __all__ = ["Launch", "Plan", "Situation", "Step", "Verdict", "group_name", "plan"]
 
@@ -24,8 +22,7 @@ __all__ = ["Launch", "Plan", "Situation", "Step", "Verdict", "group_name", "plan
 def plan(s: Situation) -> Plan:
     """Decide what to launch, drain and end now."""
     room = _room(s)
-    budget = Budget(s)
-    orders = Orders(s, budget, room)
+    orders = Orders(s, room)
     if not s.no_launch and s.settled:
         orders.floor()
     verdicts = _serve(s, room, orders)
@@ -33,10 +30,9 @@ def plan(s: Situation) -> Plan:
     on_trial = frozenset(node.id for nodes in unused.values() for node in nodes)
     drains = tuple(_drains(s, room.reserved | on_trial)) if not s.no_end else ()
     failed, ends = _useless(s)
-    launches = orders.merged()
-    summary = _summary(s, launches, drains, ends, verdicts)
     found_out = {key: (_machine_name(s, nodes[0].id), _long_free(s, nodes)) for key, nodes in unused.items()}
-    return Plan(launches, drains, failed, ends, verdicts, summary, found_out)
+    made = Plan(orders.merged(), drains, failed, ends, verdicts, unused=found_out)
+    return replace(made, summary=_summary(s, made))
 
 
 # --------------------------------------------------------------------------- scale up
@@ -44,27 +40,27 @@ def plan(s: Situation) -> Plan:
 
 def _room(s: Situation) -> Room:
     """Free room on joined workers, and the whole room of machines that have not joined."""
-    slots = s.settings.n_jobs_per_vm
     classes: list[RoomClass] = []
     pools = {pool.name: pool for pool in s.settings.pools}
+    joined: list[tuple[str, Worker, float]] = []
     for node in s.registry:
+        if node.state in IN_SERVICE and node.seen is not None:
+            joined.append((node.id, node.seen, node.room_s))
         # A machine that an unsettled view does not show may well be there: it holds what it can hold.
-        unseen = node.state in (State.IDLE, State.BUSY) and node.seen is None
-        if node.state in TO_COME or unseen:
+        elif node.state in CAPACITY:
             pool = pools.get(node.pool)
             whole = capacity(s, pool, node.flavour) if pool else Resources()
-            classes.append(RoomClass(vector(whole, slots), [node.id], joined=False))
-        elif node.state in (State.IDLE, State.BUSY) and node.seen is not None:
-            if node.seen.state in TAKING:
-                free = vector(node.seen.free, max(0, slots - node.seen.jobs))
-                stale = node.room_s >= s.settings.unused_room_s
-                classes.append(RoomClass(free, [node.id], joined=True, stale=stale))
-    for name, stranger in s.registry.strangers.items():
-        if stranger.worker.state in TAKING:
-            free = vector(stranger.worker.free, max(0, slots - stranger.worker.jobs))
-            stale = stranger.room_s >= s.settings.unused_room_s
-            classes.append(RoomClass(free, [f"worker {name}"], joined=True, stale=stale))
+            classes.append(RoomClass(vector(whole, s.settings.n_jobs_per_vm), [node.id], joined=False))
+    joined += [(f"worker {name}", stranger.worker, stranger.room_s) for name, stranger in s.registry.strangers.items()]
+    for name, worker, room_s in joined:
+        if worker.takes_jobs:
+            stale = room_s >= s.settings.unused_room_s
+            classes.append(RoomClass(_free(s, worker), [name], joined=True, stale=stale))
     return Room(classes)
+
+
+def _free(s: Situation, worker: Worker) -> Vector:
+    return vector(worker.free, max(0, s.settings.n_jobs_per_vm - worker.jobs))
 
 
 def _unused(s: Situation) -> dict[str, list[Node]]:
@@ -75,9 +71,9 @@ def _unused(s: Situation) -> dict[str, list[Node]]:
     found: dict[str, list[Node]] = {}
     for node in s.registry if on_trial else ():
         worker = node.seen
-        if node.state not in IN_SERVICE or worker is None or worker.state not in TAKING:
+        if node.state not in IN_SERVICE or worker is None or not worker.takes_jobs:
             continue
-        free = vector(worker.free, max(0, s.settings.n_jobs_per_vm - worker.jobs))
+        free = _free(s, worker)
         whole = vector(worker.total, s.settings.n_jobs_per_vm)
         for key in node.groups:
             if key in on_trial:
@@ -119,29 +115,24 @@ def _serve_group(s: Situation, group: JobGroup, waited: Optional[int], room: Roo
     if group.not_eligible:
         return Verdict(group, 0, 0, group.not_eligible, matchable=False)
     trial = s.trials.get(group.key)
-    standing = trial.standing if trial else Standing.UNTRIED
-    refused = trial.refused_by if trial else ()
-    if standing is Standing.UNSERVED:
-        if all(pool.name in refused for pool in s.settings.pools):
-            return Verdict(group, 0, 0, trial.reason if trial else "", matchable=False)
+    if trial.standing is Standing.UNSERVED:
+        if all(pool.name in trial.refused_by for pool in s.settings.pools):
+            return Verdict(group, 0, 0, trial.reason, matchable=False)
         held = Held()  # room that it does not use must not keep machines of another pool from it
     else:
         fresh = s.history.waiting_s(group.key, s.now) < s.settings.unused_room_s
-        use_stale = fresh or standing is Standing.TRYING
-        held = room.hold(need(group.request), group.waiting, use_stale)
+        held = room.hold(need(group.request), group.waiting, fresh or trial.standing is Standing.TRYING)
     left = group.waiting - held.jobs
     wanted = min(left, waited or 0)
     why = ""
-    if trial is not None and standing is Standing.TRYING:
+    if trial.standing is Standing.TRYING:
         wanted = min(wanted, max(0, group.waiting - trial.covered))
         why = "a machine was launched for it; none of it has started yet"
     launching, matchable = 0, True
     if wanted and not s.no_launch:
-        one_only = held.passed_over or standing is Standing.UNSERVED
-        launching, obstacle, matchable = orders.serve(group, wanted, one_only, refused)
-        why = obstacle or why
-        if not matchable and trial is not None and trial.reason:
-            why = trial.reason
+        one_only = held.passed_over or trial.standing is Standing.UNSERVED
+        launching, obstacle, matchable = orders.serve(group, wanted, one_only)
+        why = (trial.reason if not matchable else "") or obstacle or why
     elif left:
         why = _why_not_yet(s, group, waited, why)
     young = left - launching
@@ -161,9 +152,7 @@ def _why_not_yet(s: Situation, group: JobGroup, waited: Optional[int], otherwise
 def _served_by(s: Situation, held: Held) -> str:
     if held.on_joined:
         return f"{_machine_name(s, held.on_joined)} has free room"
-    if held.on_coming:
-        return f"{_machine_name(s, held.on_coming)} will serve it when it has joined"
-    return ""
+    return f"{_machine_name(s, held.on_coming)} will serve it when it has joined" if held.on_coming else ""
 
 
 def _machine_name(s: Situation, machine: str) -> str:
@@ -184,7 +173,7 @@ def _drains(s: Situation, reserved: AbstractSet[str]) -> list[Step]:
     spare_of = {name: s.registry.count(name, IN_SERVICE) - pool.min_vms for name, pool in pools.items()}
     steps: list[Step] = []
     for node in sorted(s.registry, key=lambda n: (-n.idle_s, n.id)):
-        if spare < 1 or node.state is not State.IDLE or node.acting or node.retry_at > s.now:
+        if spare < 1 or node.state is not State.IDLE or not node.may_act(s.now):
             continue
         if node.seen is None or node.seen.state is not WorkerState.IDLE or node.site not in s.sites:
             continue
@@ -211,9 +200,9 @@ def _useless(s: Situation) -> tuple[tuple[Step, ...], tuple[Step, ...]]:
     # An unexplained worker that appeared after a machine may be that machine under another identity.
     doubt = max((one.number for one in s.registry.strangers.values() if not one.explained), default=0)
     for node in s.registry:
-        if node.site not in s.sites or node.acting or node.retry_at > s.now or node.number < doubt:
+        if node.site not in s.sites or not node.may_act(s.now) or node.number < doubt:
             continue
-        if node.state in (State.PENDING, State.BOOTING) and node.boot_s >= deadline:
+        if node.state in AT_BOOT and node.boot_s >= deadline:
             failed.append(Step(node, f"did not join within estimated_vm_deploy_time_s {deadline:g}"))
         elif node.state is State.FAILED and node.seen is None:
             if node.act_ended is None or s.workers_began >= node.act_ended:
@@ -226,26 +215,20 @@ def _useless(s: Situation) -> tuple[tuple[Step, ...], tuple[Step, ...]]:
 # --------------------------------------------------------------------------- telling
 
 
-def _summary(
-    s: Situation,
-    launches: tuple[Launch, ...],
-    drains: tuple[Step, ...],
-    ends: tuple[Step, ...],
-    verdicts: tuple[Verdict, ...],
-) -> str:
+def _summary(s: Situation, made: Plan) -> str:
     """One sentence: the log line, the status and what the tests look at."""
-    done = [f"launch {order.count} of {order.offer}: {order.reason}" for order in launches]
-    done += [f"drain {step.node.name}: {step.reason}" for step in drains]
-    done += [f"end {step.node.name}: {step.reason}" for step in ends]
+    done = [f"launch {order.count} of {order.offer}: {order.reason}" for order in made.launches]
+    done += [f"drain {step.node.name}: {step.reason}" for step in made.drains]
+    done += [f"end {step.node.name}: {step.reason}" for step in made.ends]
     if done:
         return "; ".join(done)
     if s.jobs is None:
         return f"nothing: {s.no_launch or 'the queue is not known'}"
-    unserved = [v for v in verdicts if v.held + v.launching < v.group.waiting]
+    unserved = [v for v in made.verdicts if v.held + v.launching < v.group.waiting]
     if unserved:
         worst = max(unserved, key=lambda v: v.group.waiting)
         return f"nothing for {worst.group.waiting} {group_name(worst.group)}: {worst.reason}"
-    if any(v.group.waiting for v in verdicts):
+    if any(v.group.waiting for v in made.verdicts):
         return "nothing: all waiting jobs have room, here or on machines to come"
-    busy = s.registry.count(None, frozenset({State.BUSY}))
+    busy = s.registry.count(None, {State.BUSY})
     return f"nothing: no job waits, {busy} of {s.registry.count(None, JOINED)} machines are busy"

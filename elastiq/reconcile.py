@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Iterable, Optional
 
 from elastiq.interfaces import Instance, Instances, InstanceState, Worker, Workers, WorkerState
-from elastiq.nodes import JOINED, TO_COME, Node, Registry, State, Stranger
+from elastiq.nodes import AT_BOOT, JOINED, TO_COME, Node, Registry, State, Stranger
 
 # An ad whose daemon began this much before its instance was launched is another machine's.
 CLOCK_SKEW_S = 300.0
@@ -39,19 +39,20 @@ def take_instances(
     within ``grace_s`` of its launch an instance that is not listed is not gone. Returns what a person
     should know."""
     notices: list[str] = []
-    listed: set[str] = set()
     requested = [node for node in registry if node.state is State.REQUESTED and node.site == site]
     for instance in seen.owned:
-        listed.add(instance.id)
         node = registry.by_instance(instance.id) or _claim(registry, requested, instance)
         if node is None:
             if instance.state is InstanceState.TERMINATED:
                 continue  # ended ones linger in listings for an hour
-            node = _found(registry, site, instance, wall)
-            node.listed_by = began + grace_s
-            known_as = f"taken over as {node.state.value}"
-            notices.append(f"{instance.id} carries our tags and was not known: {known_as}")
+            state = FOUND_AS.get(instance.state, State.PENDING)
+            node = Node(instance.id, instance.pool, site, state, instance.flavour, intent=instance.intent)
+            node.instance_id, node.reason, node.listed_by = instance.id, "found in the cloud", began + grace_s
+            node.since, node.created_at = wall, instance.launched_at or wall
+            registry.add(node)
+            notices.append(f"{instance.id} carries our tags and was not known: taken over as {state.value}")
         _update(registry, node, instance, wall)
+    listed = {instance.id for instance in seen.owned}
     for node in [n for n in registry if n.site == site and n.instance_id and n.instance_id not in listed]:
         _not_listed(registry, node, began, wall)
     return notices
@@ -67,23 +68,6 @@ def _claim(registry: Registry, requested: list[Node], instance: Instance) -> Opt
     return None
 
 
-def _found(registry: Registry, site: str, instance: Instance, wall: float) -> Node:
-    return registry.add(
-        Node(
-            id=instance.id,
-            pool=instance.pool,
-            site=site,
-            state=FOUND_AS.get(instance.state, State.PENDING),
-            flavour=instance.flavour,
-            intent=instance.intent,
-            instance_id=instance.id,
-            reason="found in the cloud",
-            since=wall,
-            created_at=instance.launched_at or wall,
-        )
-    )
-
-
 def _update(registry: Registry, node: Node, instance: Instance, wall: float) -> None:
     """The cloud's word on one node."""
     if instance != node.instance:
@@ -93,7 +77,7 @@ def _update(registry: Registry, node: Node, instance: Instance, wall: float) -> 
     node.flavour = node.flavour or instance.flavour
     state, detail = instance.state, instance.state_detail or instance.state.value
     if state is InstanceState.TERMINATED:
-        registry.move(node, State.GONE, _why_gone(node, detail), wall)
+        registry.move(node, State.GONE, _why_gone(node, f"the cloud says {detail}"), wall)
     elif node.state is State.TERMINATING:
         return
     elif state is InstanceState.SHUTTING_DOWN:
@@ -110,7 +94,7 @@ def _update(registry: Registry, node: Node, instance: Instance, wall: float) -> 
 
 
 def _why_gone(node: Node, detail: str) -> str:
-    return node.reason if node.state is State.TERMINATING else f"the cloud says {detail}"
+    return node.reason if node.state is State.TERMINATING else detail
 
 
 def _not_listed(registry: Registry, node: Node, began: float, wall: float) -> None:
@@ -119,10 +103,8 @@ def _not_listed(registry: Registry, node: Node, began: float, wall: float) -> No
         return
     node.unlisted += 1
     alive = node.seen is not None and node.state in JOINED
-    if alive or node.unlisted < LISTINGS_BEFORE_GONE:
-        return
-    reason = node.reason if node.state is State.TERMINATING else "the cloud lists it no more"
-    registry.move(node, State.GONE, reason, wall)
+    if not alive and node.unlisted >= LISTINGS_BEFORE_GONE:
+        registry.move(node, State.GONE, _why_gone(node, "the cloud lists it no more"), wall)
 
 
 # --------------------------------------------------------------------------- the batch system's side
@@ -162,7 +144,7 @@ def match(registry: Registry, workers: Iterable[Worker]) -> Matches:
 
 def _activity(worker: Worker) -> int:
     """Orders the ads of one machine: what speaks most against ending it comes last."""
-    if worker.jobs or worker.state is WorkerState.BUSY:
+    if worker.runs_something:
         return 3
     return {WorkerState.IDLE: 0, WorkerState.DRAINED: 1}.get(worker.state, 2)
 
@@ -188,55 +170,61 @@ def take_workers(
     ours. What is positively seen is believed even in an unsettled view; what is missing is not.
     """
     matches = match(registry, seen.workers)
+    observed_s = observed_s if settled else 0.0
     for node in list(registry):
         worker = matches.by_node.get(node.id)
         if worker is not None:
-            _seen(registry, node, worker, observed_s if settled else 0.0, wall, head_mark)
+            _seen(registry, node, worker, observed_s, wall, head_mark)
         else:
             _not_seen(registry, node, settled, observed_s, wall)
-    _store_clocks(registry)
-    ours = {worker.name for worker in matches.by_node.values()}
-    registry.ended -= ours
-    if settled:
-        registry.ended &= {worker.name for worker in seen.workers}
-    strangers = [worker for worker in matches.strangers if worker.name not in registry.ended]
-    known = {name: stranger for name, stranger in registry.strangers.items() if name not in ours}
-    _take_strangers(registry, known, strangers, settled, observed_s, explain)
-
-
-def _store_clocks(registry: Registry) -> None:
-    for node in registry:
         minute = (node.idle_s + node.boot_s + node.lost_s) // STORED_EVERY_S
         if minute != node.clocks_stored:
             node.clocks_stored = minute
             registry.touched[node.id] = node
+    ours = {worker.name for worker in matches.by_node.values()}
+    registry.ended -= ours
+    if settled:
+        registry.ended &= {worker.name for worker in seen.workers}
+    known = {name: stranger for name, stranger in registry.strangers.items() if name not in ours}
+    registry.strangers = {} if settled else dict(known)
+    for worker in matches.strangers:
+        if worker.name not in registry.ended:
+            registry.strangers[worker.name] = _stranger(registry, known.get(worker.name), worker, observed_s, explain)
+
+
+def _stranger(
+    registry: Registry, before: Optional[Stranger], worker: Worker, observed_s: float, explain: dict[str, str]
+) -> Stranger:
+    seen_at = (worker.name, worker.instance_id or "", *sorted(worker.addresses))
+    explained = next((explain[name] for name in seen_at if name in explain), "")
+    if before is None:
+        number = registry.stranger_numbers.get(worker.name) or registry.next_number()
+        return Stranger(worker, number, explained)
+    same = (before.worker.free, before.worker.jobs) == (worker.free, worker.jobs)
+    return Stranger(worker, before.number, explained, before.room_s + observed_s if same else 0.0)
 
 
 def _seen(registry: Registry, node: Node, worker: Worker, observed_s: float, wall: float, head_mark: str) -> None:
     before = node.seen
     same = (node.worker, node.jobs, node.job_starts) == (worker.name, worker.jobs, worker.job_starts)
-    shrunk = before is None or not same or worker.free != before.free
-    node.room_s = 0.0 if shrunk else node.room_s + observed_s
     started = node.job_starts is not None and worker.job_starts not in (None, node.job_starts)
-    was_idle = node.state is State.IDLE and same
-    if node.worker != worker.name or node.jobs != worker.jobs or node.job_starts != worker.job_starts:
+    unchanged = same and before is not None and worker.free == before.free
+    node.room_s = node.room_s + observed_s if unchanged else 0.0
+    if not same:
         registry.touched[node.id] = node
     node.seen, node.worker, node.jobs, node.job_starts = worker, worker.name, worker.jobs, worker.job_starts
     node.lost_s = 0.0
-    if node.joined_at is None:
-        node.joined_at = wall
+    node.joined_at = wall if node.joined_at is None else node.joined_at
     # While a worker starts, its slots appear one by one: what it offers is what two reads say alike.
     if before is not None and before.total == worker.total:
         registry.learn(node, worker.total)
-    if started or worker.jobs or worker.state is WorkerState.BUSY:
-        node.was_busy = True
-    if node.state is State.TERMINATING:
-        return
-    if node.state is State.DRAINING:
+    node.was_busy = node.was_busy or started or worker.runs_something
+    if node.state in (State.TERMINATING, State.DRAINING):
         return  # its end or its return is decided by the one who drains
+    was_idle = node.state is State.IDLE
     if worker.state is WorkerState.IDLE:
-        node.idle_s = node.idle_s + observed_s if was_idle and not started else 0.0
-        registry.move(node, State.IDLE, "" if node.state is State.IDLE else "no job runs on it", wall)
+        node.idle_s = node.idle_s + observed_s if was_idle and same else 0.0
+        registry.move(node, State.IDLE, "" if was_idle else "no job runs on it", wall)
     else:
         node.idle_s = 0.0
         registry.move(node, State.BUSY, _why_busy(worker, head_mark), wall)
@@ -245,7 +233,7 @@ def _seen(registry: Registry, node: Node, worker: Worker, observed_s: float, wal
 def _why_busy(worker: Worker, head_mark: str) -> str:
     if worker.state is WorkerState.BUSY:
         return f"runs {worker.jobs} job{'' if worker.jobs == 1 else 's'}"
-    if worker.state in (WorkerState.DRAINING, WorkerState.DRAINED):
+    if worker.is_drained:
         if worker.drained_by and head_mark in worker.drained_by:
             return "still drained by us: it will be returned"
         return f"drained by someone else ({worker.drained_by or 'no reason given'}): left alone"
@@ -257,34 +245,10 @@ def _not_seen(registry: Registry, node: Node, settled: bool, observed_s: float, 
     if not settled:
         return
     node.room_s = 0.0
-    if node.state in (State.PENDING, State.BOOTING):
+    if node.state in AT_BOOT:
         node.boot_s += observed_s
     elif node.state in JOINED:
         registry.move(node, State.LOST, "its worker is missing", wall)
         node.lost_s, node.idle_s = 0.0, 0.0
     elif node.state is State.LOST:
         node.lost_s += observed_s
-
-
-def _take_strangers(
-    registry: Registry,
-    known: dict[str, Stranger],
-    strangers: Iterable[Worker],
-    settled: bool,
-    observed_s: float,
-    explain: dict[str, str],
-) -> None:
-    now: dict[str, Stranger] = {} if settled else dict(known)
-    for worker in strangers:
-        before = known.get(worker.name)
-        same = before is not None and before.worker.free == worker.free and before.worker.jobs == worker.jobs
-        explained = next(
-            (explain[x] for x in (worker.name, worker.instance_id or "", *sorted(worker.addresses)) if x in explain), ""
-        )
-        now[worker.name] = Stranger(
-            worker,
-            before.number if before else registry.stranger_numbers.get(worker.name) or registry.next_number(),
-            explained,
-            before.room_s + observed_s if before and same else 0.0,
-        )
-    registry.strangers = now

@@ -17,11 +17,6 @@ from elastiq.settings import Settings
 Fits = Callable[[JobGroup, Resources], tuple[bool, str]]
 
 
-def fits_by_resources(group: JobGroup, machine: Resources) -> tuple[bool, str]:
-    """What a batch system that knows no better says."""
-    return request_fits(group.request, machine)
-
-
 @dataclass(frozen=True)
 class Situation:
     """All that a plan is made from. ``no_launch`` and ``no_end`` say why the one or the other is out of
@@ -40,7 +35,8 @@ class Situation:
     foreign: int = 0  # instances that are not ours but count
     no_launch: str = ""
     no_end: str = ""
-    fits: Fits = fits_by_resources
+    # What a batch system that knows no better says.
+    fits: Fits = field(default=lambda group, machine: request_fits(group.request, machine))
 
 
 @dataclass(frozen=True)
@@ -48,7 +44,7 @@ class Launch:
     offer: Offer
     count: int
     reason: str
-    groups: Mapping[str, int] = field(default_factory=dict)  # waiting jobs that it is for, by group key
+    groups: dict[str, int] = field(default_factory=dict)  # waiting jobs that it is for, by group key
 
 
 @dataclass(frozen=True)
@@ -72,21 +68,20 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Plan:
-    launches: tuple[Launch, ...]
-    drains: tuple[Step, ...]
-    failed: tuple[Step, ...]  # whose boot deadline passed
-    ends: tuple[Step, ...]  # useless machines: ended without a drain, since nothing can run there
-    verdicts: tuple[Verdict, ...]
-    summary: str
+    launches: tuple[Launch, ...] = ()
+    drains: tuple[Step, ...] = ()
+    failed: tuple[Step, ...] = ()  # whose boot deadline passed
+    ends: tuple[Step, ...] = ()  # useless machines: ended without a drain, since nothing can run there
+    verdicts: tuple[Verdict, ...] = ()
+    summary: str = ""
     # For a group under trial, one machine that was launched for it and stands free, and the pools where
     # such machines have stood free for unused_room_s.
-    unused: Mapping[str, tuple[str, frozenset[str]]]
+    unused: Mapping[str, tuple[str, frozenset[str]]] = field(default_factory=dict)
 
 
 def group_name(group: JobGroup) -> str:
     """A group for people: what its jobs ask for."""
     r = group.request
-    parts = [
-        f"{value:g}{unit}" for value, unit in ((r.cpus, " cpus"), (r.memory_mb, " MB"), (r.gpus, " gpus")) if value
-    ]
+    sizes = ((r.cpus, "cpus"), (r.memory_mb, "MB"), (r.gpus, "gpus"))
+    parts = [f"{value:g} {unit}" for value, unit in sizes if value]
     return "jobs" + (f" of {', '.join(parts)}" if parts else "")
