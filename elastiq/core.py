@@ -9,12 +9,14 @@ import logging
 import random
 import traceback
 import uuid
+from collections import Counter
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Callable, Mapping, Optional, TypeVar, Union
 
 from elastiq.demand import Trials
 from elastiq.events import EventQueue
-from elastiq.executor import Executor, Outcome
+from elastiq.executor import DeadlineError, Done, Executor, Outcome
 from elastiq.health import Health
 from elastiq.interfaces import BatchSystem, Cloud, Owner, SourceError
 from elastiq.nodes import AT_BOOT, IN_SERVICE, SPENT, TO_COME, Move, Node, Registry, State
@@ -23,6 +25,7 @@ from elastiq.store import Store, StoreError, learned_from_json, learned_to_json
 
 log = logging.getLogger("elastiq")
 T = TypeVar("T")
+Plugin = Union[BatchSystem, Cloud]
 
 # The deadline of an act or a read lies this much beyond what the plugin promises for itself.
 MARGIN_S = 5.0
@@ -33,33 +36,27 @@ def new_id() -> str:
     return uuid.uuid4().hex[:20]
 
 
+@dataclass(eq=False)
 class Core:
     """The daemon's state, and its hands to the outside."""
 
-    def __init__(
-        self,
-        settings: Settings,
-        batch: BatchSystem,
-        clouds: Mapping[str, Cloud],
-        owner: Owner,
-        events: EventQueue,
-        executor: Executor,
-        store: Store,
-        new_id: Callable[[], str] = new_id,
-        jitter: Optional[random.Random] = None,
-    ) -> None:
-        self.settings, self.batch, self.clouds, self.owner = settings, batch, clouds, owner
-        self.events, self.executor, self.store = events, executor, store
-        self.new_id = new_id
-        self.jitter = jitter or random.Random()
-        self.registry = Registry()
-        self.health = Health()
-        self.trials = Trials()
-        self.counters: dict[str, int] = {}
+    settings: Settings
+    batch: BatchSystem
+    clouds: Mapping[str, Cloud]
+    owner: Owner
+    events: EventQueue
+    executor: Executor
+    store: Store
+    new_id: Callable[[], str] = new_id
+    jitter: random.Random = field(default_factory=random.Random)
+
+    def __post_init__(self) -> None:
+        self.registry, self.health, self.trials = Registry(), Health(), Trials()
+        self.counters: Counter[str] = Counter()
         self.notices: dict[str, str] = {}  # what a person should know now, by subject
         self.store_broken = False
         self.log_failures: Callable[[], int] = lambda: 0  # records that the log could not take; the service sets it
-        self.faults: dict[str, int] = {}  # distinct exceptions that are bugs, with their counts
+        self.faults: Counter[str] = Counter()  # distinct exceptions that are bugs
         self._told: dict[str, str] = {}
         self._facts_stored: dict[str, Any] = {"learned": [], "strangers": {}, "failed_boots": {}}
 
@@ -74,7 +71,7 @@ class Core:
     # ------------------------------------------------------------------ telling
 
     def count(self, what: str, by: int = 1) -> None:
-        self.counters[what] = self.counters.get(what, 0) + by
+        self.counters[what] += by
 
     def tell(self, subject: str, text: str, level: int = logging.WARNING) -> None:
         """Keep a notice for the status, and log it when it is new. An empty text takes it back."""
@@ -119,7 +116,7 @@ class Core:
         except Exception as exc:
             where = traceback.extract_tb(exc.__traceback__)[-1]
             fault = f"{name}: {type(exc).__name__} at {where.name}:{where.lineno}"
-            self.faults[fault] = self.faults.get(fault, 0) + 1
+            self.faults[fault] += 1
             self.count("handler_faults")
             if self.faults[fault] == 1:
                 log.exception("%s: this is a bug in elastiq; the loop goes on", fault)
@@ -127,7 +124,7 @@ class Core:
                 log.error("%s (%d times)", fault, self.faults[fault])
             return False
 
-    def _guarded(self, name: str, done: Callable[[Outcome[Any]], None]) -> Callable[[Outcome[Any]], None]:
+    def _guarded(self, name: str, done: Done[Any]) -> Done[Any]:
         """The same for what takes the result of a call; the state is stored afterwards."""
 
         def take(outcome: Outcome[Any]) -> None:
@@ -140,7 +137,7 @@ class Core:
         """One line for a failed call. What is no `SourceError` or deadline is a plugin's bug, and said so."""
         if error is None:
             return "no answer"
-        if isinstance(error, SourceError) or type(error).__name__ == "DeadlineError":
+        if isinstance(error, (SourceError, DeadlineError)):
             return str(error)
         self.count("plugin_faults")
         text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
@@ -155,19 +152,17 @@ class Core:
 
     # ------------------------------------------------------------------ calling
 
-    def read(
-        self, source: str, plugin: Union[BatchSystem, Cloud], call: Callable[[], T], done: Callable[[Outcome[T]], None]
-    ) -> bool:
+    def read(self, source: str, plugin: Plugin, call: Callable[[], T], done: Done[T]) -> bool:
         """Start a read unless one of this source is in flight (then False)."""
         self.count("reads")
         return self.executor.read(source, call, self._guarded(source, done), plugin.call_deadline_s + MARGIN_S)
 
-    def act_on_batch(self, node: Node, call: Callable[[], Any], done: Callable[[Outcome[Any]], None]) -> None:
+    def act_on_batch(self, node: Node, call: Callable[[], Any], done: Done[Any]) -> None:
         self.count("batch_acts")
         deadline_s = self.batch.call_deadline_s + MARGIN_S
         self.executor.act("batch", node.id, call, self._guarded("batch act", done), deadline_s)
 
-    def act_on_cloud(self, site: str, key: str, call: Callable[[], Any], done: Callable[[Outcome[Any]], None]) -> None:
+    def act_on_cloud(self, site: str, key: str, call: Callable[[], Any], done: Done[Any]) -> None:
         self.count("cloud_acts")
         deadline_s = self.clouds[site].call_deadline_s + MARGIN_S
         self.executor.act(f"cloud {site}", key, call, self._guarded("cloud act", done), deadline_s)

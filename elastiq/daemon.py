@@ -12,7 +12,7 @@ from elastiq.core import Core
 from elastiq.events import Timer
 from elastiq.executor import Outcome
 from elastiq.interfaces import BatchSystem, Cloud
-from elastiq.nodes import State
+from elastiq.nodes import TO_COME, State
 from elastiq.observer import Observer
 from elastiq.settings import Settings
 
@@ -20,7 +20,7 @@ log = logging.getLogger("elastiq")
 
 # While a machine boots or drains, the workers and instances are looked at this often at least.
 ATTENTIVE_S = 10.0
-MOVING = frozenset({State.REQUESTED, State.PENDING, State.BOOTING, State.DRAINING, State.TERMINATING})
+MOVING = TO_COME | {State.DRAINING, State.TERMINATING}
 LONGEST_BACKOFF_S = 600.0
 HEARTBEAT_S = 5.0
 
@@ -38,8 +38,8 @@ class Daemon:
         self.core = core
         self._plans = plans
         self.observer = Observer(core, self.plan_soon)
-        self.last_plan: Optional[planner.Plan] = None
-        self.last_plan_at = 0.0  # wall time
+        self.last_plan = planner.Plan()
+        self.last_plan_at: Optional[float] = None  # wall time
         self.last_action: tuple[Optional[float], str] = (None, "nothing was done yet")
         self.stopping = False
         self.paired = False  # both sides were known and settled at least once since the start
@@ -47,7 +47,6 @@ class Daemon:
         self._room_seen = 0.0  # the beginning of the last read of the workers that trials were charged with
         self._timers: dict[str, Timer] = {}
         self._ticks: dict[str, Callable[[], None]] = {}
-        self._failures: dict[str, int] = {}
         self._fingerprint()
         self.publish()
 
@@ -59,12 +58,11 @@ class Daemon:
         core.restore()
         self.observer.launching.restore()
         self.observer.tell_sites()
-        log.info(
-            "cluster %s, head %s: %d nodes known", core.settings.cluster_name, core.owner.head[:16], len(core.registry)
-        )
+        log.info("cluster %s, head %s: %d nodes known", core.owner.cluster, core.owner.mark, len(core.registry))
         self._every("check_vms", self._vms_period, self.check_vms, first_s=0.0)
-        self._every("check_queue", lambda: core.settings.check_queue_every_s, self.check_queue, first_s=0.0)
-        self._every("check_vms_in_error", lambda: core.settings.check_vms_in_error_every_s, self.check_vms_in_error)
+        self._every("check_queue", lambda: core.settings.check_queue_every_s, self.observer.read_jobs, first_s=0.0)
+        problems = self.observer.read_problems
+        self._every("check_vms_in_error", lambda: core.settings.check_vms_in_error_every_s, problems)
         self._every("heartbeat", lambda: HEARTBEAT_S, lambda: None, first_s=0.0)
 
     def run(self) -> None:
@@ -93,7 +91,7 @@ class Daemon:
         self._fingerprint()
         core.health.blocks.clear()
         for name in ("check_vms", "check_queue"):
-            self._now(name)
+            self._advance(name)
         log.info("configuration reloaded")
 
     def command(self, verb: str, args: Mapping[str, Any]) -> dict[str, Any]:
@@ -112,44 +110,32 @@ class Daemon:
         self, name: str, period: Callable[[], float], action: Callable[[], None], first_s: Optional[float] = None
     ) -> None:
         """Run a handler again and again; after a fault with exponential back-off and jitter."""
-        core = self.core
+        core, failures = self.core, 0
 
         def tick() -> None:
-            well = core.guard(name, action)
+            nonlocal failures
+            failures = 0 if core.guard(name, action) else failures + 1
             core.guard("persist", core.persist)
             core.guard("publish", self.publish)
-            self._failures[name] = 0 if well else self._failures.get(name, 0) + 1
             pause = period()
-            if not well:
-                pause = min(LONGEST_BACKOFF_S, pause * 2 ** min(self._failures[name], 10))
-                pause *= 1 + core.jitter.random() * 0.2
+            if failures:
+                pause = min(LONGEST_BACKOFF_S, pause * 2 ** min(failures, 10)) * (1 + core.jitter.random() * 0.2)
             self._timers[name] = core.events.after(pause, tick)
 
         self._ticks[name] = tick
         self._timers[name] = core.events.after(period() if first_s is None else first_s, tick)
 
-    def _attend(self) -> None:
-        """Machines have begun to boot or drain: look at them sooner than the present timer would."""
-        timer = self._timers.get("check_vms")
-        soon = self.core.now() + self._vms_period()
-        if timer is not None and timer.event is not None and timer.event.time > soon:
+    def _advance(self, name: str, in_s: float = 0.0) -> None:
+        """Run a periodic handler in so many seconds if it would be later, and then at its period again."""
+        timer, when = self._timers.get(name), self.core.now() + in_s
+        if timer is not None and timer.event.time > when:
             timer.cancel()
-            self._timers["check_vms"] = self.core.events.at(soon, self._ticks["check_vms"])
-
-    def _now(self, name: str) -> None:
-        """Run a periodic handler now, and then at its period again."""
-        if name in self._timers:
-            self._timers[name].cancel()
-            self._timers[name] = self.core.events.after(0.0, self._ticks[name])
+            self._timers[name] = self.core.events.at(when, self._ticks[name])
 
     def _vms_period(self) -> float:
         period = self.core.settings.check_vms_every_s
         attentive = any(node.state in MOVING for node in self.core.registry)
         return min(period, ATTENTIVE_S) if attentive else period
-
-    def check_queue(self) -> None:
-        """Read the batch queue, then plan."""
-        self.observer.read_jobs()
 
     def check_vms(self) -> None:
         """Read workers and instances, update the registry, then plan."""
@@ -157,9 +143,6 @@ class Daemon:
         self.observer.read_workers()
         self.observer.launching.seek()
         self.observer.ending.again()
-
-    def check_vms_in_error(self) -> None:
-        self.observer.read_problems()
 
     # ------------------------------------------------------------------ plan and act
 
@@ -174,7 +157,8 @@ class Daemon:
         core = self.core
         if not self.stopping:
             core.guard("plan", self._plan_and_act)
-            core.guard("attend", self._attend)
+            # Where machines have begun to boot or drain, they are looked at sooner.
+            core.guard("attend", lambda: self._advance("check_vms", self._vms_period()))
             core.guard("persist", core.persist)
             core.guard("publish", self.publish)
 
@@ -220,18 +204,12 @@ class Daemon:
             self.observer.look_again()
         for step in plan.drains:
             ending.drain(step)
-        if plan.ends:
-            ending.end(plan.ends)
-        self._charge_trials(plan)
-
-    def _charge_trials(self, plan: planner.Plan) -> None:
-        """Groups that were launched for, and leave fitting room unused, are found out."""
-        observer = self.observer
-        if observer.settled_why or observer.workers.began == self._room_seen:
-            return
-        self._room_seen = observer.workers.began
-        limit_s = self.core.settings.unused_room_s
-        self.core.trials.observe_room(plan.unused, observer.observed_s, limit_s)
+        ending.end(plan.ends)
+        # Groups that were launched for, and leave fitting room unused, are found out by each settled read.
+        began = self.observer.workers.began
+        if not self.observer.settled_why and began != self._room_seen:
+            self._room_seen = began
+            core.trials.observe_room(plan.unused, self.observer.observed_s, core.settings.unused_room_s)
 
     # ------------------------------------------------------------------ the rest
 
@@ -241,7 +219,8 @@ class Daemon:
         found = {
             instance.id: site
             for site, seen in self.observer.instances.items()
-            for instance in (seen.value.other_heads if seen.value is not None else ())
+            if seen.value is not None
+            for instance in seen.value.other_heads
         }
         if ids is None:
             return {"instances": list(found)}
@@ -254,7 +233,7 @@ class Daemon:
 
         def adopted(outcome: Outcome[None]) -> None:
             core.tell("adopt", core.explain(outcome.error) if outcome.error else "")
-            self._now("check_vms")
+            self._advance("check_vms")
 
         for site in dict.fromkeys(found[name] for name in ids):
             named = [name for name in ids if found[name] == site]

@@ -27,6 +27,9 @@ class Outcome(Generic[T]):
     error: Optional[BaseException] = None
 
 
+Done = Callable[[Outcome[T]], None]
+
+
 class DeadlineError(Exception):
     """The call did not return in time: what it did is unknown."""
 
@@ -34,20 +37,14 @@ class DeadlineError(Exception):
 class Executor(Protocol):
     """Where the daemon sends its calls; `elastiq.simulation` has one in virtual time."""
 
-    def read(self, source: str, call: Callable[[], T], done: Callable[[Outcome[T]], None], deadline_s: float) -> bool:
+    def read(self, source: str, call: Callable[[], T], done: Done[T], deadline_s: float) -> bool:
         """Start a read unless one of this source is in flight (then False). ``done`` runs on the loop."""
-        ...
 
-    def act(
-        self, source: str, node: str, call: Callable[[], T], done: Callable[[Outcome[T]], None], deadline_s: float
-    ) -> None:
+    def act(self, source: str, node: str, call: Callable[[], T], done: Done[T], deadline_s: float) -> None:
         """Queue an act on a node of a source. ``done`` runs on the decision thread."""
-        ...
 
     def in_flight(self) -> int:
         """Calls that were started and have not come back."""
-        ...
 
     def close(self, wait_s: float) -> Any:
         """Take no more calls; wait up to ``wait_s`` for those in flight."""
-        ...

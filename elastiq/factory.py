@@ -37,5 +37,5 @@ def build(
     plans: Plans = planner.plan,
 ) -> Daemon:
     """Put a daemon together. ``new_id``, ``jitter`` and ``plans`` are for simulations and tests."""
-    core = Core(settings, batch, clouds, owner, events, executor, store, new_id=new_id, jitter=jitter)
-    return Daemon(core, plans)
+    jitter = jitter or random.Random()
+    return Daemon(Core(settings, batch, clouds, owner, events, executor, store, new_id, jitter), plans)

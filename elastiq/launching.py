@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Callable, Optional
 
@@ -67,50 +67,37 @@ class Launching:
         if core.settings.dry_run_boot_vms:
             core.tell_once(f"dry run {order.offer}", f"dry run: would launch {order.count} of {order.offer}")
             return False
-        identifier = core.new_id()
-        intent = Intent(identifier, core.owner.token_prefix + identifier, order.offer, order.count, core.wall())
-        nodes = [
-            Node(
-                id=f"{identifier}.{number}",
-                pool=pool.name,
-                site=pool.site,
-                flavour=order.offer.flavour,
-                network=order.offer.network,
-                intent=identifier,
-                reason=order.reason,
-                since=intent.created_at,
-                created_at=intent.created_at,
-                groups=_share(order, number),
-            )
-            for number in range(order.count)
-        ]
+        identifier, offer, now = core.new_id(), order.offer, core.wall()
+        intent = Intent(identifier, core.owner.token_prefix + identifier, offer, order.count, now)
+        blank = Node("", pool.name, pool.site, State.REQUESTED, offer.flavour, offer.network, identifier)
+        blank.reason, blank.since, blank.created_at = order.reason, now, now
+        nodes = [replace(blank, id=f"{identifier}.{n}", groups=_share(order, n)) for n in range(order.count)]
         if not core.stored(partial(core.store.journal, intent, nodes)):
             return False
         for node in nodes:
             core.registry.add(node)
         core.count("launches_asked", order.count)
-        core.record("launch", identifier, pool.name, f"{order.count} of {order.offer}: {order.reason}")
+        core.record("launch", identifier, pool.name, f"{order.count} of {offer}: {order.reason}")
         call = partial(_prepare_and_launch, core.batch, core.clouds[pool.site], intent)
         core.act_on_cloud(pool.site, f"launch {identifier}", call, partial(self._answered, intent, pool.site))
         return True
 
     def _answered(self, intent: Intent, site: str, outcome: Outcome[tuple[Instance, ...]]) -> None:
-        core = self._core
-        error = outcome.error
+        core, error, subject = self._core, outcome.error, f"launching from {intent.offer}"
         if error is None:
+            got = len(outcome.value or ())
             self._made(intent, outcome.value or ())
             self._drop_rest(intent, "the cloud gave fewer than asked for")
-            got = len(outcome.value or ())
             if got < intent.count:
                 core.health.short(intent.offer, got, intent.count, core.now())
             else:
                 core.health.launched(intent.offer, site)
-            core.tell(f"launching from {intent.offer}", "")
+            core.tell(subject, "")
         else:
             text = core.explain(error)
             core.count("launch_errors")
             scope = core.health.refused(intent.offer, site, error, core.now())
-            core.tell(f"launching from {intent.offer}", f"{text} ({scope} is held back)", logging.ERROR)
+            core.tell(subject, f"{text} ({scope} is held back)", logging.ERROR)
             if isinstance(error, LaunchError) and error.launched_nothing:
                 self._drop_rest(intent, text)
             else:
@@ -144,10 +131,11 @@ class Launching:
 
     def _drop_rest(self, intent: Intent, reason: str) -> None:
         """The rest of the intent surely was not made."""
-        for node in self._core.registry.requested(intent.id):
-            self._core.registry.move(node, State.GONE, reason, self._core.wall())
-        self._core.persist()
-        if not self._core.store_broken:
+        core = self._core
+        for node in core.registry.requested(intent.id):
+            core.registry.move(node, State.GONE, reason, core.wall())
+        core.persist()
+        if not core.store_broken:
             self._close(intent)
         else:  # the nodes are still stored as requested: the next run must know why
             self.open.pop(intent.id, None)
@@ -160,52 +148,38 @@ class Launching:
 
     def listing(self, site: str, began: float, good: bool) -> None:
         """A listing of a site came back; a good one was taken into the registry already."""
-        cloud = self._core.clouds.get(site)
-        longest_s = cloud.call_deadline_s if cloud else 0.0
-        longest_s += STALE_PERIODS * self._core.settings.check_vms_every_s
+        core, cloud = self._core, self._core.clouds.get(site)
+        longest_s = STALE_PERIODS * core.settings.check_vms_every_s + (cloud.call_deadline_s if cloud else 0.0)
+        can_find = cloud is not None and cloud.capabilities.find
         for entry in [e for e in self.open.values() if e.site == site]:
             entry.observe(began, good, longest_s)
-            if not self._core.registry.requested(entry.intent.id):
-                self._core.persist()
-                self._close(entry.intent)
-            elif not self._can_find(site):
-                self._give_up_if_settled(entry)
+            if not can_find or not core.registry.requested(entry.intent.id):
+                self._judge(entry)
 
     def seek(self) -> None:
         """Ask each site for one intent of unknown outcome, the oldest first."""
-        asked: set[str] = set()
-        for entry in list(self.open.values()):
-            if entry.site in asked or not self._can_find(entry.site):
-                continue
-            asked.add(entry.site)
-            self.open[entry.intent.id] = self.open.pop(entry.intent.id)  # to the end of the queue
-            self._find(entry, self._core.clouds[entry.site])
+        for site, cloud in self._core.clouds.items():
+            entry = next((e for e in self.open.values() if e.site == site), None)
+            if entry is not None and cloud.capabilities.find:
+                self.open[entry.intent.id] = self.open.pop(entry.intent.id)  # to the end of the queue
+                call = partial(cloud.find, entry.intent)
+                self._core.read(f"find {site}", cloud, call, partial(self._found, entry))
 
-    def _can_find(self, site: str) -> bool:
-        cloud = self._core.clouds.get(site)
-        return cloud is not None and cloud.capabilities.find
+    def _found(self, entry: OpenIntent, outcome: Outcome[tuple[Instance, ...]]) -> None:
+        if self._core.failed(f"find {entry.intent.id}", "seeking a launch", outcome):
+            return
+        if self._made(entry.intent, outcome.value or ()):
+            log.info("launch %s had made instances: adopted", entry.intent.id)
+        self._judge(entry)
 
-    def _find(self, entry: OpenIntent, cloud: Cloud) -> None:
+    def _judge(self, entry: OpenIntent) -> None:
+        """Close an intent whose machines are all known; give up what good reads have not shown for long."""
         core = self._core
-
-        def found(outcome: Outcome[tuple[Instance, ...]]) -> None:
-            if outcome.error is not None:
-                core.tell_once(f"find {entry.intent.id}", f"seeking a launch: {core.explain(outcome.error)}")
-                return
-            if self._made(entry.intent, outcome.value or ()):
-                log.info("launch %s had made instances: adopted", entry.intent.id)
-            if not core.registry.requested(entry.intent.id):
-                core.persist()
-                self._close(entry.intent)
-            else:
-                self._give_up_if_settled(entry)
-
-        core.read(f"find {entry.site}", cloud, partial(cloud.find, entry.intent), found)
-
-    def _give_up_if_settled(self, entry: OpenIntent) -> None:
-        if entry.last_good is not None and entry.good_s >= self._core.settings.intent_settle_s:
-            text = f"nothing of the launch was seen in {entry.good_s:.0f} s of complete reads"
-            self._drop_rest(entry.intent, text)
+        if not core.registry.requested(entry.intent.id):
+            core.persist()
+            self._close(entry.intent)
+        elif entry.last_good is not None and entry.good_s >= core.settings.intent_settle_s:
+            self._drop_rest(entry.intent, f"nothing of the launch was seen in {entry.good_s:.0f} s of complete reads")
             self._replan()
 
 

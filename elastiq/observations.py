@@ -23,12 +23,13 @@ class Observation(Generic[T]):
     name: str
     stale_after_s: float
     value: Optional[T] = None
+    previous: Optional[T] = None  # of the good read before
     began: float = 0.0
     error: str = ""
     failures: int = 0  # in a row
 
     def succeeded(self, began: float, value: T) -> None:
-        self.value, self.began, self.error, self.failures = value, began, "", 0
+        self.previous, self.value, self.began, self.error, self.failures = self.value, value, began, "", 0
 
     def failed(self, error: str) -> None:
         self.error, self.failures = error, self.failures + 1
@@ -37,8 +38,12 @@ class Observation(Generic[T]):
         """The value, None if the last read failed or the last good one is too old to act upon."""
         return self.value if self.why_unknown(now) == "" else None
 
+    def age_s(self, now: float) -> Optional[float]:
+        """Of the last good read, None if there was none."""
+        return None if self.value is None else now - self.began
+
     def why_unknown(self, now: float) -> str:
-        if self.error:
+        if self.failures:
             return f"{self.name} could not be read: {self.error}"
         if self.value is None:
             return f"{self.name} was not read yet"

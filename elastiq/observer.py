@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import logging
 from functools import partial
-from typing import Any, Callable, Mapping, Optional, Union
+from typing import Any, Callable, Mapping, Optional, TypeVar
 
 from elastiq import reconcile
-from elastiq.core import Core
+from elastiq.core import Core, Plugin
 from elastiq.demand import WaitingHistory
 from elastiq.ending import Ending
 from elastiq.executor import Outcome
-from elastiq.interfaces import BatchSystem, Cloud, Instances, Jobs, Workers
+from elastiq.interfaces import Instances, Jobs, Workers
 from elastiq.launching import Launching
 from elastiq.nodes import JOINED, State
 from elastiq.observations import STALE_PERIODS, Observation, SettleJudge
 
 log = logging.getLogger("elastiq")
+T = TypeVar("T")
+
+# Gets the monotonic time at which a read began, and what it brought: None if that is unknown.
+Take = Callable[[float, Optional[T]], None]
 
 
 class Observer:
@@ -29,9 +33,7 @@ class Observer:
         self._core, self._replan = core, replan
         self.launching = Launching(core, replan)
         self.ending = Ending(core, self.look_again)
-        self.settled_why = "the workers were not read yet"
         self.observed_s = 0.0  # between the last two settled reads of the workers
-        self._last_settled: Optional[float] = None
         self._look_after: Optional[float] = None
         self._started_at = float("-inf")  # the beginning of the last read of the workers that saw more jobs
         self.configure()
@@ -39,17 +41,20 @@ class Observer:
     def configure(self) -> None:
         """Take what depends on the settings; again after a reload: what was read before is forgotten."""
         core, s = self._core, self._core.settings
-        self.judge = SettleJudge(s.batch_settle_s)
-        self.history = WaitingHistory(s.waiting_jobs_time_s)
-        batch_s = core.batch.call_deadline_s
+        self.judge, self.history = SettleJudge(s.batch_settle_s), WaitingHistory(s.waiting_jobs_time_s)
+        batch_s, vms_s = core.batch.call_deadline_s, STALE_PERIODS * s.check_vms_every_s
         self.jobs = Observation[Jobs]("the queue", STALE_PERIODS * s.check_queue_every_s + batch_s)
-        self.workers = Observation[Workers]("the workers", STALE_PERIODS * s.check_vms_every_s + batch_s)
+        self.workers = Observation[Workers]("the workers", vms_s + batch_s)
         self.instances = {
-            site: Observation[Instances](f"site {site}", STALE_PERIODS * s.check_vms_every_s + cloud.call_deadline_s)
+            site: Observation[Instances](f"site {site}", vms_s + cloud.call_deadline_s)
             for site, cloud in core.clouds.items()
         }
-        self._last_settled, self.settled_why = None, "the workers were not read yet"
+        self.settled_why = "the workers were not read yet"
+        self._last_settled: Optional[float] = None
         self.tell_sites()
+
+    def observations(self) -> list[Observation[Any]]:
+        return [self.jobs, self.workers, *self.instances.values()]
 
     def tell_sites(self) -> None:
         """Say where machines are that no configured pool reaches."""
@@ -67,8 +72,7 @@ class Observer:
 
     def settled(self) -> bool:
         """The workers are known now, their view is settled, and at least one site is known too."""
-        known = self.workers.known(self._core.now()) is not None
-        return known and not self.settled_why and bool(self.sites())
+        return self.workers.known(self._core.now()) is not None and not self.settled_why and bool(self.sites())
 
     def foreign(self) -> int:
         now = self._core.now()
@@ -99,12 +103,10 @@ class Observer:
     # ------------------------------------------------------------------ asking
 
     def read_jobs(self) -> None:
-        batch = self._core.batch
-        self._read("queue", batch, batch.jobs, self._jobs_read, self.jobs)
+        self._read("queue", self._core.batch, self._core.batch.jobs, self.jobs, self._take_jobs)
 
     def read_workers(self) -> None:
-        batch = self._core.batch
-        if self._read("workers", batch, batch.workers, self._workers_read, self.workers):
+        if self._read("workers", self._core.batch, self._core.batch.workers, self.workers, self._take_workers):
             self._look_after = None
 
     def look_again(self) -> None:
@@ -115,7 +117,7 @@ class Observer:
     def read_instances(self) -> None:
         for site, cloud in self._core.clouds.items():
             listing = partial(cloud.instances, self._core.registry.instance_ids(site))
-            self._read(f"cloud {site}", cloud, listing, partial(self._instances_read, site), self.instances[site])
+            self._read(f"cloud {site}", cloud, listing, self.instances[site], partial(self._take_instances, site))
 
     def read_problems(self) -> None:
         """Ask the cloud which machines it calls impaired."""
@@ -125,51 +127,39 @@ class Observer:
             if ids and cloud.capabilities.instance_problems:
                 core.read(f"problems {site}", cloud, partial(cloud.problems, ids), self._problems_read)
 
-    def _read(
-        self,
-        source: str,
-        plugin: Union[BatchSystem, Cloud],
-        call: Callable[[], Any],
-        done: Callable[[Outcome[Any]], None],
-        observation: Observation[Any],
-    ) -> bool:
+    def _read(self, source: str, plugin: Plugin, call: Callable[[], T], seen: Observation[T], take: Take[T]) -> bool:
         core = self._core
 
-        def take(outcome: Outcome[Any]) -> None:
-            current = (self.jobs, self.workers, *self.instances.values())
-            if not any(observation is one for one in current):
+        def came(outcome: Outcome[T]) -> None:
+            if not any(seen is one for one in self.observations()):
                 return  # the settings were reloaded while it was in flight
-            if outcome.error is not None:
-                observation.failed(core.explain(outcome.error))
+            if outcome.value is not None:
+                seen.succeeded(outcome.began, outcome.value)
+            else:
+                seen.failed(core.explain(outcome.error))
                 core.count(f"read_errors {source}")
-            core.tell(source, observation.why_unknown(core.now()) if outcome.error else "")
-            done(outcome)
+            core.tell(source, seen.why_unknown(core.now()) if seen.failures else "")
+            take(outcome.began, outcome.value)
             self._replan()
 
-        return core.read(source, plugin, call, take)
+        return core.read(source, plugin, call, came)
 
     # ------------------------------------------------------------------ taking
 
-    def _jobs_read(self, outcome: Outcome[Jobs]) -> None:
-        if outcome.error is not None or outcome.value is None:
+    def _take_jobs(self, began: float, jobs: Optional[Jobs]) -> None:
+        if jobs is None:
             return
-        core, jobs = self._core, outcome.value
-        self.jobs.succeeded(outcome.began, jobs)
+        core = self._core
         core.tell("schedds", f"no answer from {', '.join(jobs.missing)}" if jobs.missing else "")
-        self.history.observe(outcome.began, jobs)
-        ran = frozenset(key for node in core.registry if node.was_busy for key in node.groups)
-        core.trials.observe_jobs(jobs, ran)
-        if outcome.began <= self._started_at:
+        self.history.observe(began, jobs)
+        core.trials.observe_jobs(jobs, frozenset(key for node in core.registry if node.was_busy for key in node.groups))
+        if began <= self._started_at:
             self.read_jobs()
 
-    def _instances_read(self, site: str, outcome: Outcome[Instances]) -> None:
-        core, view = self._core, outcome.value
-        if outcome.error is None and view is not None:
-            self.instances[site].succeeded(outcome.began, view)
-            notices = reconcile.take_instances(
-                core.registry, site, view, outcome.began, core.wall(), core.settings.intent_settle_s
-            )
-            for notice in notices:
+    def _take_instances(self, site: str, began: float, view: Optional[Instances]) -> None:
+        core, grace_s = self._core, self._core.settings.intent_settle_s
+        if view is not None:
+            for notice in reconcile.take_instances(core.registry, site, view, began, core.wall(), grace_s):
                 log.warning("%s", notice)
             text = (
                 f"{len(view.other_heads)} instances carry this cluster's name but another head node's id: "
@@ -179,23 +169,22 @@ class Observer:
             for move in core.registry.moves:
                 if move.after is State.GONE and move.legal:
                     self.ending.forget(move.node)
-        self.launching.listing(site, outcome.began, outcome.error is None)
+        self.launching.listing(site, began, view is not None)
 
-    def _workers_read(self, outcome: Outcome[Workers]) -> None:
-        if outcome.error is None and outcome.value is not None:
-            self._take_workers(outcome.began, outcome.value)
-        else:
+    def _take_workers(self, began: float, view: Optional[Workers]) -> None:
+        if view is None:
             self._last_settled, self.settled_why = None, self.workers.error
-        if self._look_after is not None and self._look_after >= outcome.began:
+        else:
+            self._judge_workers(began, view)
+        if self._look_after is not None and self._look_after >= began:
             self.read_workers()
 
-    def _take_workers(self, began: float, view: Workers) -> None:
+    def _judge_workers(self, began: float, view: Workers) -> None:
         core = self._core
-        if _more_jobs(self.workers.value, view):
+        if _more_jobs(self.workers.previous, view):
             # They took room, and the last read of the queue still has them waiting: not to be counted twice.
             self._started_at = began
             self.read_jobs()
-        self.workers.succeeded(began, view)
         expected = frozenset(n.worker for n in core.registry if n.worker and n.state in JOINED)
         self.settled_why = self.judge.why_unsettled(view, expected, began)
         settled = not self.settled_why
@@ -203,8 +192,8 @@ class Observer:
         # Reads further apart than that left a time in which nobody looked: the daemon was stopped in its tracks.
         self.observed_s = passed_s if passed_s <= self.workers.stale_after_s else 0.0
         self._last_settled = began if settled else None
-        mark = core.owner.head[:16]
-        reconcile.take_workers(core.registry, view, settled, self.observed_s, core.wall(), self._explained(), mark)
+        explained, mark = self._explained(), core.owner.mark
+        reconcile.take_workers(core.registry, view, settled, self.observed_s, core.wall(), explained, mark)
         core.tell("workers are not settled", self.settled_why, logging.INFO)
         self._tell_identity()
         self.ending.look(began, settled, self.sites(), self.no_end())
@@ -212,7 +201,7 @@ class Observer:
     def _tell_identity(self) -> None:
         core = self._core
         unexplained = sorted(name for name, s in core.registry.strangers.items() if not s.explained)
-        doubted = core.registry.count(None, frozenset({State.BOOTING, State.LOST, State.FAILED}))
+        doubted = core.registry.count(None, {State.BOOTING, State.LOST, State.FAILED})
         text = (
             f"workers {', '.join(unexplained[:5])} match no instance: nothing that may be one of them is ended "
             "as never joined or lost; let the image publish its instance id, or set static_workers"
@@ -234,10 +223,9 @@ class Observer:
 
     def _problems_read(self, outcome: Outcome[Mapping[str, str]]) -> None:
         core = self._core
-        if outcome.error is not None or outcome.value is None:
-            core.tell_once("problems", f"instance status: {core.explain(outcome.error or KeyError())}")
+        if core.failed("problems", "instance status", outcome):
             return
-        for instance_id, problem in outcome.value.items():
+        for instance_id, problem in (outcome.value or {}).items():
             node = core.registry.by_instance(instance_id)
             if node is None:
                 continue

@@ -9,39 +9,42 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from elastiq import __version__
+from elastiq.core import Core
+from elastiq.interfaces import Jobs, Pool
 from elastiq.nodes import CAPACITY, JOINED, TO_COME, Node, State
 from elastiq.observations import Observation
-from elastiq.planner import Plan, Verdict
+from elastiq.planner import Verdict
 
 if TYPE_CHECKING:
     from elastiq.daemon import Daemon
 
 SCHEMA = 1
-NODE = "pool site flavour network since created_at joined_at worker jobs idle_s reason".split()
 
 
 def snapshot(daemon: Daemon) -> dict[str, Any]:
     """One object with everything that a person or a script may want to know."""
-    core = daemon.core
-    settings = core.settings
+    core, observer = daemon.core, daemon.observer
+    settings, now = core.settings, core.now()
+    sources = [_source(seen, now) for seen in observer.observations()]
+    sources[1].update(settled=not observer.settled_why, why_unsettled=observer.settled_why)
+    foreign = observer.foreign() if settings.quota_counts == "all" else 0
     return {
         "schema": SCHEMA,
         "version": __version__,
         "cluster": settings.cluster_name,
-        "head": core.owner.head[:16],
+        "head": core.owner.mark,
         "state": _state(daemon),
         "at": core.wall(),
-        "monotonic_at": core.now(),
-        "queue": _queue(daemon),
+        "monotonic_at": now,
+        "queue": _queue(daemon, now),
         "nodes": [_node(node) for node in core.registry],
-        "pools": [_pool(daemon, pool.name) for pool in settings.pools],
+        "pools": [_pool(core, pool) for pool in settings.pools],
         "quota": {
-            "min_vms": settings.min_vms,
-            "max_vms": settings.max_vms,
+            **_fields(settings, "min_vms max_vms"),
             "counts": settings.quota_counts,
-            "counted": len(core.registry) + (daemon.observer.foreign() if settings.quota_counts == "all" else 0),
+            "counted": len(core.registry) + foreign,
         },
-        "sources": _sources(daemon),
+        "sources": sources,
         "last_plan": _plan(daemon),
         "last_action": {"at": daemon.last_action[0], "summary": daemon.last_action[1]},
         "notices": [f"{subject}: {text}" for subject, text in sorted(core.notices.items())],
@@ -49,6 +52,10 @@ def snapshot(daemon: Daemon) -> dict[str, Any]:
         "faults": dict(core.faults),
         "log_failures": core.log_failures(),
     }
+
+
+def _fields(of: object, names: str) -> dict[str, Any]:
+    return {name: getattr(of, name) for name in names.split()}
 
 
 def _state(daemon: Daemon) -> str:
@@ -62,38 +69,34 @@ def _state(daemon: Daemon) -> str:
     return "active"
 
 
-def _queue(daemon: Daemon) -> dict[str, Any]:
-    core, jobs = daemon.core, daemon.observer.jobs
-    now = core.now()
-    known = jobs.known(now) is not None
-    groups = jobs.value.groups if jobs.value is not None else ()
-    verdicts = {v.group.key: v for v in daemon.last_plan.verdicts} if daemon.last_plan else {}
-    age_s = now - jobs.began if jobs.value is not None else None
+def _queue(daemon: Daemon, now: float) -> dict[str, Any]:
+    jobs, verdicts = daemon.observer.jobs, daemon.last_plan.verdicts
+    read, age_s = jobs.value or Jobs((), missing=("the queue",)), jobs.age_s(now)
     return {
-        "known": known,
-        "complete": jobs.value.complete if jobs.value is not None else False,
-        "waiting_jobs": sum(group.waiting for group in groups),
-        "running_jobs": sum(group.running or 0 for group in groups),
-        "unmatchable_jobs": sum(v.group.waiting for v in verdicts.values() if not v.matchable),
-        "observed_at": core.wall() - age_s if age_s is not None else None,
+        "known": jobs.known(now) is not None,
+        "complete": read.complete,
+        "waiting_jobs": sum(group.waiting for group in read.groups),
+        "running_jobs": sum(group.running or 0 for group in read.groups),
+        "unmatchable_jobs": sum(v.group.waiting for v in verdicts if not v.matchable),
+        "observed_at": daemon.core.wall() - age_s if age_s is not None else None,
         "age_s": age_s,
-        "groups": [_group(daemon, v) for v in verdicts.values()],
+        "groups": [_group(daemon, v) for v in verdicts],
     }
 
 
 def _group(daemon: Daemon, v: Verdict) -> dict[str, Any]:
     return {
-        **{name: getattr(v.group, name) for name in ("key", "sample_job", "requirements", "waiting", "running")},
+        **_fields(v.group, "key sample_job requirements waiting running"),
         **asdict(v.group.request),
         "waiting_s": daemon.observer.history.waiting_s(v.group.key, daemon.core.now()),
-        **{name: getattr(v, name) for name in ("held", "launching", "matchable", "reason")},
+        **_fields(v, "held launching matchable reason"),
         "standing": daemon.core.trials.standing(v.group.key).value,
     }
 
 
 def _node(node: Node) -> dict[str, Any]:
     return {
-        **{name: getattr(node, name) for name in NODE},
+        **_fields(node, "pool site flavour network since created_at joined_at worker jobs idle_s reason"),
         "id": node.name,
         "node": node.id,
         "state": node.state.value,
@@ -102,53 +105,31 @@ def _node(node: Node) -> dict[str, Any]:
     }
 
 
-def _pool(daemon: Daemon, name: str) -> dict[str, Any]:
-    core = daemon.core
-    pool = core.settings.pool(name)
-    assert pool is not None
-    blocked = {
-        str(offer): why for offer in pool.offers() for why in [core.health.blocked(offer, pool.site, core.now())] if why
-    }
+def _pool(core: Core, pool: Pool) -> dict[str, Any]:
+    blocked = {offer: core.health.blocked(offer, pool.site, core.now()) for offer in pool.offers()}
     return {
-        "name": name,
-        "site": pool.site,
+        **_fields(pool, "name site min_vms max_vms"),
         "flavours": list(pool.flavours),
-        "min_vms": pool.min_vms,
-        "max_vms": pool.max_vms,
-        "counted": core.registry.count(name),
-        "to_come": core.registry.count(name, TO_COME),
-        "joined": core.registry.count(name, JOINED),
-        "capacity": core.registry.count(name, CAPACITY),
-        "breaker": core.health.breaker(name),
-        "blocked": blocked,
+        "counted": core.registry.count(pool.name),
+        "to_come": core.registry.count(pool.name, TO_COME),
+        "joined": core.registry.count(pool.name, JOINED),
+        "capacity": core.registry.count(pool.name, CAPACITY),
+        "breaker": core.health.breaker(pool.name),
+        "blocked": {str(offer): why for offer, why in blocked.items() if why},
     }
-
-
-def _sources(daemon: Daemon) -> list[dict[str, Any]]:
-    observer = daemon.observer
-    observed: list[Observation[Any]] = [observer.jobs, observer.workers, *observer.instances.values()]
-    rows = [_source(seen, daemon.core.now()) for seen in observed]
-    rows[1].update(settled=not observer.settled_why, why_unsettled=observer.settled_why)
-    return rows
 
 
 def _source(seen: Observation[Any], now: float) -> dict[str, Any]:
-    return {
-        **{name: getattr(seen, name) for name in ("name", "error", "failures")},
-        "known": seen.known(now) is not None,
-        "age_s": now - seen.began if seen.value is not None else None,
-    }
+    return {**_fields(seen, "name error failures"), "known": seen.known(now) is not None, "age_s": seen.age_s(now)}
 
 
 def _plan(daemon: Daemon) -> dict[str, Any]:
-    plan: Plan | None = daemon.last_plan
-    if plan is None:
-        return {"at": None, "launch": [], "drain": [], "terminate": [], "reasons": [], "summary": ""}
+    plan = daemon.last_plan
     return {
         "at": daemon.last_plan_at,
         "summary": plan.summary,
         "launch": [
-            {"offer": str(order.offer), "pool": order.offer.pool, "count": order.count, "reason": order.reason}
+            {**_fields(order, "count reason"), "offer": str(order.offer), "pool": order.offer.pool}
             for order in plan.launches
         ],
         "drain": [{"node": step.node.name, "reason": step.reason} for step in plan.drains],
