@@ -118,10 +118,8 @@ class Core:
             fault = f"{name}: {type(exc).__name__} at {where.name}:{where.lineno}"
             self.faults[fault] += 1
             self.count("handler_faults")
-            if self.faults[fault] == 1:
-                log.exception("%s: this is a bug in elastiq; the loop goes on", fault)
-            else:
-                log.error("%s (%d times)", fault, self.faults[fault])
+            text = "%s: this is a bug in elastiq; the loop goes on" if self.faults[fault] == 1 else "%s: once more"
+            log.error(text, fault, exc_info=self.faults[fault] == 1)
             return False
 
     def _guarded(self, name: str, done: Done[Any]) -> Done[Any]:
@@ -157,6 +155,10 @@ class Core:
         self.count("reads")
         return self.executor.read(source, call, self._guarded(source, done), plugin.call_deadline_s + MARGIN_S)
 
+    def batch_has(self, hook: str) -> bool:
+        """Whether the batch system has something to do there."""
+        return getattr(type(self.batch), hook) is not getattr(BatchSystem, hook)
+
     def act_on_batch(self, node: Node, call: Callable[[], Any], done: Done[Any]) -> None:
         self.count("batch_acts")
         deadline_s = self.batch.call_deadline_s + MARGIN_S
@@ -185,9 +187,7 @@ class Core:
     def follow_sites(self) -> None:
         """A site's name ends in ``#account``: when only that has changed, as with a new access key, the
         machines are still there and their nodes go along."""
-        for node in self.registry:
-            if node.site in self.clouds:
-                continue
+        for node in [node for node in self.registry if node.site not in self.clouds]:
             endpoint = node.site.partition("#")[0]
             same = [site for site in self.clouds if site.partition("#")[0] == endpoint]
             pool = self.settings.pool(node.pool)

@@ -70,7 +70,7 @@ class Daemon:
         while not self.core.guard("loop", self.core.events.run):
             pass
 
-    def stop(self, reason: str = "asked to") -> None:
+    def stop(self) -> None:
         """Let the loop end after the present event. From a signal handler or any thread."""
         self.stopping = True
         self.core.events.stop()

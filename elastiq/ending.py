@@ -9,21 +9,11 @@ from __future__ import annotations
 
 import logging
 from functools import partial
-from typing import Callable, Mapping, Optional, Sequence
+from typing import Callable, Mapping, Sequence
 
 from elastiq.core import Core
 from elastiq.executor import Outcome
-from elastiq.interfaces import (
-    BatchSystem,
-    DrainAnswer,
-    DrainMode,
-    DrainOutcome,
-    EndAnswer,
-    EndOutcome,
-    InstanceState,
-    Worker,
-    WorkerState,
-)
+from elastiq.interfaces import DrainAnswer, DrainMode, DrainOutcome, EndAnswer, EndOutcome, InstanceState, WorkerState
 from elastiq.nodes import IN_SERVICE, Node, State
 from elastiq.planner import Step
 
@@ -97,7 +87,7 @@ class Ending:
             elif node.runs_something:
                 core.count("drains_slipped_in")
                 self._back(node, "a job slipped in before the drain took effect")
-            elif node.seen is not None and self._drained_by_us(node.seen) is False:
+            elif node.seen is not None and node.seen.drained_by_mark(core.owner.mark) is False:
                 self._back(node, f"drained by someone else ({node.seen.drained_by}): left alone", undrain=False)
             elif self._out_of_service(node) and settled and not no_end and node.site in sites:
                 ready.append(Step(node, node.reason))
@@ -107,7 +97,7 @@ class Ending:
         self._end(ready)
         # Drains of ours without a purpose are undone: the return was lost, or a restart lay between.
         for node in core.registry:
-            if node.state in IN_SERVICE and node.seen is not None and self._drained_by_us(node.seen):
+            if node.state in IN_SERVICE and node.seen is not None and node.seen.drained_by_mark(core.owner.mark):
                 self._undrain(node)
         if settled:
             self._ask_again(began, sites)
@@ -138,12 +128,6 @@ class Ending:
             core.failed(f"undrain {node.id}", f"return {node.name}", outcome)
 
         core.act_on_batch(node, partial(core.batch.undrain, node.worker), undrained)
-
-    def _drained_by_us(self, worker: Worker) -> Optional[bool]:
-        """None if it is not drained, or nobody said by whom."""
-        if worker.drained_by is None or not worker.is_drained:
-            return None
-        return self._core.owner.mark in worker.drained_by
 
     # ------------------------------------------------------------------ end
 
@@ -256,7 +240,7 @@ class Ending:
         """The instance is confirmed gone: let the batch system drop what it still holds."""
         core, worker = self._core, node.worker
         core.tell(f"ending {node.name}", "")
-        if worker is None or type(core.batch).forget is BatchSystem.forget:
+        if worker is None or not core.batch_has("forget"):
             return
 
         def forgotten(outcome: Outcome[None]) -> None:

@@ -43,8 +43,5 @@ class Executor(Protocol):
     def act(self, source: str, node: str, call: Callable[[], T], done: Done[T], deadline_s: float) -> None:
         """Queue an act on a node of a source. ``done`` runs on the decision thread."""
 
-    def in_flight(self) -> int:
-        """Calls that were started and have not come back."""
-
     def close(self, wait_s: float) -> Any:
         """Take no more calls; wait up to ``wait_s`` for those in flight."""

@@ -118,6 +118,10 @@ class Worker:
         """By whomever: it takes no new job."""
         return self.state in (WorkerState.DRAINING, WorkerState.DRAINED)
 
+    def drained_by_mark(self, mark: str) -> Optional[bool]:
+        """Whether the reason of its drain has the mark; None if it is not drained, or nobody gave a reason."""
+        return mark in self.drained_by if self.is_drained and self.drained_by is not None else None
+
     @property
     def takes_jobs(self) -> bool:
         return self.state in (WorkerState.IDLE, WorkerState.BUSY)

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Callable, Optional
+from typing import Callable
 
 from elastiq.core import Core
 from elastiq.executor import Outcome
 from elastiq.interfaces import BatchSystem, Cloud, Instance, Intent, LaunchError, SourceError, TransientError
 from elastiq.nodes import Node, State
-from elastiq.observations import STALE_PERIODS
+from elastiq.observations import STALE_PERIODS, Watch
 from elastiq.planner import Launch
 
 log = logging.getLogger("elastiq")
@@ -24,18 +24,12 @@ class OpenIntent:
     intent: Intent
     site: str
     ended: float  # monotonic: reads begun before prove nothing
-    last_good: Optional[float] = None
+    watch: Watch = field(default_factory=Watch)
     good_s: float = 0.0
 
     def observe(self, began: float, good: bool, longest_s: float) -> None:
-        """A listing that began then came back. Reads further apart than ``longest_s`` left a time in which
-        nobody looked."""
-        if not good:
-            self.last_good = None
-        elif began > self.ended:
-            passed_s = began - self.last_good if self.last_good is not None else 0.0
-            self.good_s += passed_s if passed_s <= longest_s else 0.0
-            self.last_good = began
+        """A listing that began then came back."""
+        self.good_s += self.watch.passed_s(began, good and began > self.ended, longest_s)
 
 
 class Launching:
@@ -110,18 +104,15 @@ class Launching:
         asked for, are left to the next listing."""
         core = self._core
         free = core.registry.requested(intent.id)
-        bound = 0
-        for instance in instances:
-            if not free or core.registry.by_instance(instance.id) is not None:
-                continue
-            node = free.pop(0)
+        new = {instance.id: instance for instance in instances if core.registry.by_instance(instance.id) is None}
+        for node, instance in zip(free, new.values()):
             core.registry.bind(node, instance.id)
             node.instance, node.addresses = instance, instance.addresses
             node.listed_by = core.now() + core.settings.intent_settle_s
             core.registry.move(node, State.PENDING, f"launched as {instance.id}: {node.reason}", core.wall())
-            bound += 1
-            if type(core.batch).register is not BatchSystem.register:
+            if core.batch_has("register"):
                 core.act_on_batch(node, partial(core.batch.register, instance), self._registered)
+        bound = min(len(free), len(new))
         core.count("launched", bound)
         return bound
 
@@ -178,7 +169,7 @@ class Launching:
         if not core.registry.requested(entry.intent.id):
             core.persist()
             self._close(entry.intent)
-        elif entry.last_good is not None and entry.good_s >= core.settings.intent_settle_s:
+        elif entry.watch.last_good is not None and entry.good_s >= core.settings.intent_settle_s:
             self._drop_rest(entry.intent, f"nothing of the launch was seen in {entry.good_s:.0f} s of complete reads")
             self._replan()
 

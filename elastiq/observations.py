@@ -82,3 +82,17 @@ class SettleJudge:
             return ""
         gone = f"{len(missing)} of {len(expected)} workers vanished {away_s:.0f} s ago"
         return f"{gone}: believed after batch_settle_s {self.settle_s:g}"
+
+
+@dataclass
+class Watch:
+    """Counts the time in which somebody looked."""
+
+    last_good: Optional[float] = None  # the beginning of the last good read, None if the last was not good
+
+    def passed_s(self, began: float, good: bool, longest_s: float) -> float:
+        """The time since the read before this one if both are good. Reads further apart than ``longest_s`` left
+        a time in which nobody looked: the daemon was stopped in its tracks."""
+        before, self.last_good = self.last_good, began if good else None
+        passed_s = began - before if good and before is not None else 0.0
+        return passed_s if passed_s <= longest_s else 0.0

@@ -14,7 +14,7 @@ from elastiq.executor import Outcome
 from elastiq.interfaces import Instances, Jobs, Workers
 from elastiq.launching import Launching
 from elastiq.nodes import JOINED, State
-from elastiq.observations import STALE_PERIODS, Observation, SettleJudge
+from elastiq.observations import STALE_PERIODS, Observation, SettleJudge, Watch
 
 log = logging.getLogger("elastiq")
 T = TypeVar("T")
@@ -50,7 +50,7 @@ class Observer:
             for site, cloud in core.clouds.items()
         }
         self.settled_why = "the workers were not read yet"
-        self._last_settled: Optional[float] = None
+        self._settled_watch = Watch()
         self.tell_sites()
 
     def observations(self) -> list[Observation[Any]]:
@@ -75,8 +75,7 @@ class Observer:
         return self.workers.known(self._core.now()) is not None and not self.settled_why and bool(self.sites())
 
     def foreign(self) -> int:
-        now = self._core.now()
-        known = [seen.known(now) for seen in self.instances.values()]
+        known = [seen.known(self._core.now()) for seen in self.instances.values()]
         return sum(view.foreign + len(view.other_heads) for view in known if view is not None)
 
     def no_launch(self) -> str:
@@ -94,11 +93,9 @@ class Observer:
         """Why nothing may be ended now; empty if something may."""
         now = self._core.now()
         jobs = self.jobs.known(now)
-        if jobs is None:
-            return self.jobs.why_unknown(now)
-        if not jobs.complete:
+        if jobs is not None and not jobs.complete:
             return f"no answer from {', '.join(jobs.missing)}"
-        return self.workers.why_unknown(now) or self.settled_why
+        return self.jobs.why_unknown(now) or self.workers.why_unknown(now) or self.settled_why
 
     # ------------------------------------------------------------------ asking
 
@@ -173,7 +170,7 @@ class Observer:
 
     def _take_workers(self, began: float, view: Optional[Workers]) -> None:
         if view is None:
-            self._last_settled, self.settled_why = None, self.workers.error
+            self._settled_watch, self.settled_why = Watch(), self.workers.error
         else:
             self._judge_workers(began, view)
         if self._look_after is not None and self._look_after >= began:
@@ -188,10 +185,7 @@ class Observer:
         expected = frozenset(n.worker for n in core.registry if n.worker and n.state in JOINED)
         self.settled_why = self.judge.why_unsettled(view, expected, began)
         settled = not self.settled_why
-        passed_s = began - self._last_settled if settled and self._last_settled is not None else 0.0
-        # Reads further apart than that left a time in which nobody looked: the daemon was stopped in its tracks.
-        self.observed_s = passed_s if passed_s <= self.workers.stale_after_s else 0.0
-        self._last_settled = began if settled else None
+        self.observed_s = self._settled_watch.passed_s(began, settled, self.workers.stale_after_s)
         explained, mark = self._explained(), core.owner.mark
         reconcile.take_workers(core.registry, view, settled, self.observed_s, core.wall(), explained, mark)
         core.tell("workers are not settled", self.settled_why, logging.INFO)
@@ -211,13 +205,10 @@ class Observer:
     def _explained(self) -> dict[str, str]:
         """Addresses, ids and names at which a worker need not be a node of ours."""
         core = self._core
-        known = dict.fromkeys(core.owner.addresses, "the head node")
-        if core.owner.instance_id:
-            known[core.owner.instance_id] = "the head node"
-        for observation in self.instances.values():
-            if observation.value is not None:
-                known.update((a, "an instance that is not ours") for a in observation.value.foreign_addresses)
-                known.update((i.id, "another head's") for i in observation.value.other_heads)
+        known = dict.fromkeys([*core.owner.addresses, *filter(None, [core.owner.instance_id])], "the head node")
+        for view in [seen.value for seen in self.instances.values() if seen.value is not None]:
+            known.update(dict.fromkeys(view.foreign_addresses, "an instance that is not ours"))
+            known.update((instance.id, "another head's") for instance in view.other_heads)
         known.update((name.lower(), "a static worker") for name in core.settings.static_workers)
         return known
 
@@ -227,10 +218,9 @@ class Observer:
             return
         for instance_id, problem in (outcome.value or {}).items():
             node = core.registry.by_instance(instance_id)
-            if node is None:
-                continue
-            core.tell_once(f"problem {instance_id}", f"{instance_id}: the cloud says {problem}")
-            if node.state in (State.BOOTING, State.LOST) and node.seen is None:
+            if node is not None:
+                core.tell_once(f"problem {instance_id}", f"{instance_id}: the cloud says {problem}")
+            if node is not None and node.state in (State.BOOTING, State.LOST) and node.seen is None:
                 core.registry.move(node, State.FAILED, f"the cloud says {problem}", core.wall())
         self._replan()
 

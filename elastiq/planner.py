@@ -173,14 +173,11 @@ def _drains(s: Situation, reserved: AbstractSet[str]) -> list[Step]:
     spare_of = {name: s.registry.count(name, IN_SERVICE) - pool.min_vms for name, pool in pools.items()}
     steps: list[Step] = []
     for node in sorted(s.registry, key=lambda n: (-n.idle_s, n.id)):
-        if spare < 1 or node.state is not State.IDLE or not node.may_act(s.now):
-            continue
-        if node.seen is None or node.seen.state is not WorkerState.IDLE or node.site not in s.sites:
+        idle = node.state is State.IDLE and node.seen is not None and node.seen.state is WorkerState.IDLE
+        if not idle or not node.may_act(s.now) or node.site not in s.sites or node.id in reserved:
             continue
         orphaned = node.pool not in pools
-        if node.id in reserved or spare_of.get(node.pool, 1) < 1:
-            continue
-        if node.idle_s < s.settings.idle_for_time_s and not orphaned:
+        if spare < 1 or spare_of.get(node.pool, 1) < 1 or not (orphaned or node.idle_s >= s.settings.idle_for_time_s):
             continue
         why = f"pool {node.pool} is no longer configured" if orphaned else f"idle for {node.idle_s:.0f} s"
         steps.append(Step(node, why))

@@ -121,20 +121,17 @@ class Matches:
 def match(registry: Registry, workers: Iterable[Worker]) -> Matches:
     """Join workers to live nodes. Where two claim one node, the one that runs something wins: it is
     never wrong to think a machine busy."""
-    by_address: dict[str, list[Node]] = {}
+    by_name: dict[str, list[Node]] = {}
     # A recycled address is that of the machine which was launched last, not of one that is being ended.
     for node in sorted(registry, key=lambda n: (n.state is State.TERMINATING, -n.number)):
-        for address in node.addresses:
-            by_address.setdefault(address, []).append(node)
+        for name in (*node.addresses, node.instance_id or node.id):
+            by_name.setdefault(name, []).append(node)
     by_node: dict[str, Worker] = {}
     strangers: list[Worker] = []
     for worker in workers:
-        if worker.instance_id:
-            claimed = registry.by_instance(worker.instance_id)
-            candidates = [claimed] if claimed else []
-        else:
-            candidates = [n for a in sorted(worker.addresses) for n in by_address.get(a, ())]
-        found = next((n for n in candidates if not _stale(worker, n)), None)
+        names = [worker.instance_id] if worker.instance_id else sorted(worker.addresses)
+        candidates = (node for name in names for node in by_name.get(name, ()))
+        found = next((node for node in candidates if not _stale(worker, node)), None)
         if found is None:
             strangers.append(worker)
         elif found.id not in by_node or _activity(worker) > _activity(by_node[found.id]):
@@ -155,13 +152,7 @@ def _stale(worker: Worker, node: Node) -> bool:
 
 
 def take_workers(
-    registry: Registry,
-    seen: Workers,
-    settled: bool,
-    observed_s: float,
-    wall: float,
-    explain: dict[str, str],
-    head_mark: str,
+    registry: Registry, seen: Workers, settled: bool, observed_s: float, wall: float, explain: dict[str, str], mark: str
 ) -> None:
     """Bring a read of the workers into the registry.
 
@@ -174,7 +165,7 @@ def take_workers(
     for node in list(registry):
         worker = matches.by_node.get(node.id)
         if worker is not None:
-            _seen(registry, node, worker, observed_s, wall, head_mark)
+            _seen(registry, node, worker, observed_s, wall, mark)
         else:
             _not_seen(registry, node, settled, observed_s, wall)
         minute = (node.idle_s + node.boot_s + node.lost_s) // STORED_EVERY_S
@@ -204,7 +195,7 @@ def _stranger(
     return Stranger(worker, before.number, explained, before.room_s + observed_s if same else 0.0)
 
 
-def _seen(registry: Registry, node: Node, worker: Worker, observed_s: float, wall: float, head_mark: str) -> None:
+def _seen(registry: Registry, node: Node, worker: Worker, observed_s: float, wall: float, mark: str) -> None:
     before = node.seen
     same = (node.worker, node.jobs, node.job_starts) == (worker.name, worker.jobs, worker.job_starts)
     started = node.job_starts is not None and worker.job_starts not in (None, node.job_starts)
@@ -227,14 +218,14 @@ def _seen(registry: Registry, node: Node, worker: Worker, observed_s: float, wal
         registry.move(node, State.IDLE, "" if was_idle else "no job runs on it", wall)
     else:
         node.idle_s = 0.0
-        registry.move(node, State.BUSY, _why_busy(worker, head_mark), wall)
+        registry.move(node, State.BUSY, _why_busy(worker, mark), wall)
 
 
-def _why_busy(worker: Worker, head_mark: str) -> str:
+def _why_busy(worker: Worker, mark: str) -> str:
     if worker.state is WorkerState.BUSY:
         return f"runs {worker.jobs} job{'' if worker.jobs == 1 else 's'}"
     if worker.is_drained:
-        if worker.drained_by and head_mark in worker.drained_by:
+        if worker.drained_by_mark(mark):
             return "still drained by us: it will be returned"
         return f"drained by someone else ({worker.drained_by or 'no reason given'}): left alone"
     return f"not to be used: {worker.detail or worker.state.value}"

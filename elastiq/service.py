@@ -19,6 +19,7 @@ from typing import Optional, Sequence
 
 from elastiq import __version__, command, config, factory, identity, logs
 from elastiq.control import Answer, ControlServer, Refused
+from elastiq.core import Core
 from elastiq.daemon import Daemon
 from elastiq.events import EventQueue, RealClock
 from elastiq.interfaces import SourceError
@@ -133,9 +134,7 @@ class Service:
             batch, clouds = factory.plugins(self._settings, self._owner)
             owner, events, executor = self._owner, self._events, ThreadExecutor(self._events)
             store = Store(str(self._paths.statedir / "elastiq.db"))
-            daemon = factory.build(
-                self._settings, batch=batch, clouds=clouds, owner=owner, events=events, executor=executor, store=store
-            )
+            daemon = factory.build(Core(self._settings, batch, clouds, owner, events, executor, store))
             daemon.core.log_failures = lambda: self._sinks.failures
             daemon.start()
             self._daemon = daemon
@@ -185,12 +184,11 @@ class Service:
             else:
                 leaving = True
                 signal.setitimer(signal.ITIMER_REAL, LEAVE_S)
-                reason = signal.Signals(number).name
-                log.info("%s: ending", reason)
+                log.info("%s: ending", signal.Signals(number).name)
                 notify("STOPPING=1")
                 if self._daemon is None:
                     return 0  # nothing was begun yet
-                self._daemon.stop(reason)
+                self._daemon.stop()
                 command.kill_all()
 
     # ------------------------------------------------------------------ reload and commands: any thread

@@ -7,6 +7,7 @@ import random
 from typing import Callable, Mapping, Optional
 
 from elastiq import factory
+from elastiq.core import Core
 from elastiq.daemon import Daemon
 from elastiq.events import Action, EventQueue, Timer
 from elastiq.interfaces import Owner, Resources
@@ -85,7 +86,7 @@ class Cluster:
             self.events, self._rng, self._latency, self.world.take_answer_delay_s
         )
         self._store = Store(self._store_path)
-        self.daemon = factory.build(
+        core = Core(
             self.settings,
             batch=SimulatedBatch(self.world, self.owner),
             clouds={site: SimulatedCloud(self.world, self.owner, site) for site in self.settings.sites},
@@ -96,6 +97,7 @@ class Cluster:
             new_id=lambda: f"launch{next(self._launches):05}",
             jitter=self._rng,
         )
+        self.daemon = factory.build(core)
         self.daemon.start()
         return self.daemon
 

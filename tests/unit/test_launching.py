@@ -310,7 +310,7 @@ def test_a_read_that_began_before_the_call_ended_proves_nothing() -> None:
     rig.run(10.0)
     call.fail(TransientError("connection reset"))
     rig.launching.listing("aws", began, True)
-    assert rig.launching.open["launch1"].last_good is None
+    assert rig.launching.open["launch1"].watch.last_good is None
 
 
 def test_several_open_launches_are_sought_in_turn() -> None:
