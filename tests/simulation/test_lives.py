@@ -9,15 +9,7 @@ from typing import Any, Callable, Optional
 
 import pytest
 
-from elastiq.interfaces import (
-    DrainAnswer,
-    DrainOutcome,
-    InstanceState,
-    Pool,
-    Resources,
-    SourceError,
-    TransientError,
-)
+from elastiq.interfaces import DrainAnswer, DrainOutcome, InstanceState, Pool, Resources, SourceError, TransientError
 from elastiq.settings import Settings
 from elastiq.simulation.cluster import Cluster
 from elastiq.simulation.faults import NEVER, Call, Faults, PlannedFaults, T
