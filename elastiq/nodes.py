@@ -91,6 +91,7 @@ class Node:
     retry_at: float = field(default=0.0, compare=False)
     failures: int = field(default=0, compare=False)
     was_busy: bool = field(default=False, compare=False)
+    watched: bool = field(default=False, compare=False)  # a settled read of this run found it booting
     clocks_stored: float = field(default=0.0, compare=False)  # what the clocks said when they were stored last
 
     @property

@@ -218,6 +218,8 @@ def _seen(registry: Registry, node: Node, worker: Worker, observed_s: float, wal
         registry.move(node, State.IDLE, "" if was_idle else "no job runs on it", wall)
     else:
         node.idle_s = 0.0
+        if worker.runs_something:
+            node.failures, node.retry_at = 0, 0.0  # a drain that came too late is no reason to wait with the next
         registry.move(node, State.BUSY, _why_busy(worker, mark), wall)
 
 
@@ -237,7 +239,8 @@ def _not_seen(registry: Registry, node: Node, settled: bool, observed_s: float, 
         return
     node.room_s = 0.0
     if node.state in AT_BOOT:
-        node.boot_s += observed_s
+        node.boot_s += observed_s if node.watched else 0.0  # of the time before the first look, part was not its own
+        node.watched = True
     elif node.state in JOINED:
         registry.move(node, State.LOST, "its worker is missing", wall)
         node.lost_s, node.idle_s = 0.0, 0.0

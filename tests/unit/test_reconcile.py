@@ -227,8 +227,19 @@ def test_idle_time_survives_a_time_in_which_the_view_was_not_settled() -> None:
 
 def test_the_boot_clock_runs_while_the_cloud_has_it_and_the_pool_does_not() -> None:
     requested, pending, booting = (a_node(State.REQUESTED, 1), a_node(State.PENDING, 2), a_node(State.BOOTING, 3))
-    see(a_registry(requested, pending, booting), settled=True, observed_s=45.0)
+    registry = a_registry(requested, pending, booting)
+    see(registry, settled=True, observed_s=30.0)
+    assert [node.boot_s for node in registry] == [0.0, 0.0, 0.0], "part of that time lay before their launch"
+    see(registry, settled=True, observed_s=45.0)
     assert [node.boot_s for node in (requested, pending, booting)] == [0.0, 45.0, 45.0]
+
+
+def test_a_machine_that_ran_a_job_may_be_drained_as_soon_as_it_is_idle_for_long_enough_again() -> None:
+    node = a_node(failures=5)
+    node.retry_at = 1e9
+    registry = a_registry(node)
+    see(registry, a_worker(state=WorkerState.BUSY, jobs=1), settled=True)
+    assert (node.failures, node.retry_at) == (0, 0.0)
 
 
 @pytest.mark.parametrize("state", [State.IDLE, State.BUSY, State.DRAINING])
