@@ -143,7 +143,7 @@ class Core:
         return f"{type(error).__name__}: {error}"
 
     def failed(self, subject: str, what: str, outcome: Outcome[Any]) -> bool:
-        """Whether a call has failed, that is logged."""
+        """Whether a call has failed; that it has is logged."""
         if outcome.error is not None:
             self.tell_once(subject, f"{what}: {self.explain(outcome.error)}")
         return outcome.error is not None
@@ -160,14 +160,14 @@ class Core:
         return getattr(type(self.batch), hook) is not getattr(BatchSystem, hook)
 
     def act_on_batch(self, node: Node, call: Callable[[], Any], done: Done[Any]) -> None:
-        self.count("batch_acts")
-        deadline_s = self.batch.call_deadline_s + MARGIN_S
-        self.executor.act("batch", node.id, call, self._guarded("batch act", done), deadline_s)
+        self._act("batch", self.batch, node.id, call, done)
 
     def act_on_cloud(self, site: str, key: str, call: Callable[[], Any], done: Done[Any]) -> None:
-        self.count("cloud_acts")
-        deadline_s = self.clouds[site].call_deadline_s + MARGIN_S
-        self.executor.act(f"cloud {site}", key, call, self._guarded("cloud act", done), deadline_s)
+        self._act(f"cloud {site}", self.clouds[site], key, call, done)
+
+    def _act(self, source: str, plugin: Plugin, key: str, call: Callable[[], Any], done: Done[Any]) -> None:
+        self.count(f"{source.partition(' ')[0]}_acts")
+        self.executor.act(source, key, call, self._guarded(f"act on {source}", done), plugin.call_deadline_s + MARGIN_S)
 
     # ------------------------------------------------------------------ storing
 

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import logging
 from functools import partial
 from typing import Any, Callable, Mapping, Optional
 
 from elastiq import __version__, planner, status
 from elastiq.control import Refused
-from elastiq.core import Core
+from elastiq.core import Core, log
 from elastiq.events import Timer
 from elastiq.executor import Outcome
 from elastiq.interfaces import BatchSystem, Cloud
 from elastiq.nodes import TO_COME, State
 from elastiq.observer import Observer
 from elastiq.settings import Settings
-
-log = logging.getLogger("elastiq")
 
 # While a machine boots or drains, the workers and instances are looked at this often at least.
 ATTENTIVE_S = 10.0
@@ -46,7 +43,6 @@ class Daemon:
         self._plan_pending = False
         self._room_seen = 0.0  # the beginning of the last read of the workers that trials were charged with
         self._timers: dict[str, Timer] = {}
-        self._ticks: dict[str, Callable[[], None]] = {}
         self._fingerprint()
         self.publish()
 
@@ -122,7 +118,6 @@ class Daemon:
                 pause = min(LONGEST_BACKOFF_S, pause * 2 ** min(failures, 10)) * (1 + core.jitter.random() * 0.2)
             self._timers[name] = core.events.after(pause, tick)
 
-        self._ticks[name] = tick
         self._timers[name] = core.events.after(period() if first_s is None else first_s, tick)
 
     def _advance(self, name: str, in_s: float = 0.0) -> None:
@@ -130,7 +125,7 @@ class Daemon:
         timer, when = self._timers.get(name), self.core.now() + in_s
         if timer is not None and timer.event.time > when:
             timer.cancel()
-            self._timers[name] = self.core.events.at(when, self._ticks[name])
+            self._timers[name] = self.core.events.at(when, timer.event.action)
 
     def _vms_period(self) -> float:
         period = self.core.settings.check_vms_every_s

@@ -11,13 +11,11 @@ import logging
 from functools import partial
 from typing import Callable, Mapping, Sequence
 
-from elastiq.core import Core
+from elastiq.core import Core, log
 from elastiq.executor import Outcome
 from elastiq.interfaces import DrainAnswer, DrainMode, DrainOutcome, EndAnswer, EndOutcome, InstanceState, WorkerState
 from elastiq.nodes import IN_SERVICE, Node, State
 from elastiq.planner import Step
-
-log = logging.getLogger("elastiq")
 
 ENDS_IN_ONE_CALL = 100
 RETRY_S = 30.0

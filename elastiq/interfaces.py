@@ -211,14 +211,10 @@ class BatchSystem(ABC):
 
 def request_fits(request: Resources, machine: Resources) -> tuple[bool, str]:
     """Compare what both sides say; what one side leaves unsaid does not count against the fit."""
-    for label, unit, asked, has in (
-        ("cpus", "", request.cpus, machine.cpus),
-        ("memory", " MB", request.memory_mb, machine.memory_mb),
-        ("disk", " MB", request.disk_mb, machine.disk_mb),
-        ("gpus", "", request.gpus, machine.gpus),
-    ):
+    for name, asked in vars(request).items():
+        has, (label, _, mb) = getattr(machine, name), name.partition("_")
         if asked is not None and has is not None and asked > has:
-            return False, f"asks {asked:g}{unit} {label}, the machine has {has:g}"
+            return False, f"asks {asked:g}{' MB' if mb else ''} {label}, the machine has {has:g}"
     return True, ""
 
 

@@ -7,14 +7,12 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Callable
 
-from elastiq.core import Core
+from elastiq.core import Core, log
 from elastiq.executor import Outcome
 from elastiq.interfaces import BatchSystem, Cloud, Instance, Intent, LaunchError, SourceError, TransientError
 from elastiq.nodes import Node, State
 from elastiq.observations import STALE_PERIODS, Watch
 from elastiq.planner import Launch
-
-log = logging.getLogger("elastiq")
 
 
 @dataclass
@@ -44,24 +42,24 @@ class Launching:
         core = self._core
         for intent in core.store.intents():
             nodes = core.registry.requested(intent.id)
-            if not nodes:
+            if nodes:
+                self.open[intent.id] = OpenIntent(intent, nodes[0].site, core.now())
+                log.warning("the outcome of launch %s is not known: looking for its instances", intent.id)
+            else:
                 self._close(intent)
-                continue
-            self.open[intent.id] = OpenIntent(intent, nodes[0].site, core.now())
-            log.warning("the outcome of launch %s is not known: looking for its instances", intent.id)
 
     # ------------------------------------------------------------------ launching
 
     def launch(self, order: Launch) -> bool:
         """Journal and ask; False if nothing was asked for."""
         core = self._core
-        pool = core.settings.pool(order.offer.pool)
-        if pool is None:
-            return False
+        offer, now = order.offer, core.wall()
+        pool = core.settings.pool(offer.pool)
         if core.settings.dry_run_boot_vms:
-            core.tell_once(f"dry run {order.offer}", f"dry run: would launch {order.count} of {order.offer}")
+            core.tell_once(f"dry run {offer}", f"dry run: would launch {order.count} of {offer}")
+        if pool is None or core.settings.dry_run_boot_vms:
             return False
-        identifier, offer, now = core.new_id(), order.offer, core.wall()
+        identifier = core.new_id()
         intent = Intent(identifier, core.owner.token_prefix + identifier, offer, order.count, now)
         blank = Node("", pool.name, pool.site, State.REQUESTED, offer.flavour, offer.network, identifier)
         blank.reason, blank.since, blank.created_at = order.reason, now, now

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, Callable, Mapping, Optional, TypeVar
 
 from elastiq import reconcile
-from elastiq.core import Core, Plugin
+from elastiq.core import Core, Plugin, log
 from elastiq.demand import WaitingHistory
 from elastiq.ending import Ending
 from elastiq.executor import Outcome
@@ -16,7 +16,6 @@ from elastiq.launching import Launching
 from elastiq.nodes import JOINED, State
 from elastiq.observations import STALE_PERIODS, Observation, SettleJudge, Watch
 
-log = logging.getLogger("elastiq")
 T = TypeVar("T")
 
 # Gets the monotonic time at which a read began, and what it brought: None if that is unknown.

@@ -134,19 +134,13 @@ def _serve_group(s: Situation, group: JobGroup, waited: Optional[int], room: Roo
         launching, obstacle, matchable = orders.serve(group, wanted, one_only)
         why = (trial.reason if not matchable else "") or obstacle or why
     elif left:
-        why = _why_not_yet(s, group, waited, why)
+        why = s.no_launch or why
+        if waited is None and s.history.waited(group.key) and not s.no_launch:
+            why = f"fewer than waiting_jobs_threshold {s.settings.waiting_jobs_threshold} jobs have waited"
     young = left - launching
     if young > 0 and not why:
         why = f"{young} of them have not waited for waiting_jobs_time_s {s.settings.waiting_jobs_time_s:g} yet"
     return Verdict(group, held.jobs, launching, why or _served_by(s, held), matchable)
-
-
-def _why_not_yet(s: Situation, group: JobGroup, waited: Optional[int], otherwise: str) -> str:
-    if s.no_launch:
-        return s.no_launch
-    if waited is None and s.history.waited(group.key):
-        return f"fewer than waiting_jobs_threshold {s.settings.waiting_jobs_threshold} jobs have waited"
-    return otherwise
 
 
 def _served_by(s: Situation, held: Held) -> str:

@@ -20,12 +20,11 @@ LISTINGS_BEFORE_GONE = 3
 # The clocks of a node are stored this often: so much of them a restart may cost.
 STORED_EVERY_S = 60.0
 # What an instance that nobody knew is taken over as; it is no boot of ours.
+BROKEN = (InstanceState.STOPPING, InstanceState.STOPPED, InstanceState.ERROR)
 FOUND_AS = {
     InstanceState.SHUTTING_DOWN: State.TERMINATING,
-    InstanceState.STOPPING: State.FAILED,
-    InstanceState.STOPPED: State.FAILED,
-    InstanceState.ERROR: State.FAILED,
     InstanceState.RUNNING: State.BOOTING,
+    **dict.fromkeys(BROKEN, State.FAILED),
 }
 
 
@@ -82,7 +81,7 @@ def _update(registry: Registry, node: Node, instance: Instance, wall: float) -> 
         return
     elif state is InstanceState.SHUTTING_DOWN:
         registry.move(node, State.TERMINATING, f"the cloud is ending it: {detail}", wall)
-    elif state in (InstanceState.ERROR, InstanceState.STOPPED, InstanceState.STOPPING):
+    elif state in BROKEN:
         if node.seen is None:  # a worker that reports outweighs the cloud's word
             registry.move(node, State.FAILED, f"the cloud says {detail}", wall)
     elif state is InstanceState.PENDING and node.state is State.REQUESTED:

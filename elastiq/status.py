@@ -64,9 +64,7 @@ def _state(daemon: Daemon) -> str:
     if not daemon.paired:
         return "starting"
     settings = daemon.core.settings
-    if settings.dry_run_boot_vms or settings.dry_run_shutdown_vms:
-        return "dry-run"
-    return "active"
+    return "dry-run" if settings.dry_run_boot_vms or settings.dry_run_shutdown_vms else "active"
 
 
 def _queue(daemon: Daemon, now: float) -> dict[str, Any]:

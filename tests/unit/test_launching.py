@@ -405,6 +405,6 @@ def test_a_pool_of_another_site_is_sought_there() -> None:
     assert rig.launching.launch(Launch(Offer("b", "medium"), 1, "jobs wait"))
     rig.executor.only("cloud other").fail(TransientError("reset"))
     rig.launching.listing("aws", rig.now() + 1, True)
-    assert rig.launching.open["launch1"].last_good is None
+    assert rig.launching.open["launch1"].watch.last_good is None
     rig.launching.seek()
     assert [read.source for read in rig.executor.pending] == ["find other"]
