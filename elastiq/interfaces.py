@@ -11,28 +11,15 @@ from __future__ import annotations
 import enum
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from typing import Any, Callable, ClassVar, Mapping, Optional, Sequence
+from typing import Any, ClassVar, Mapping, Optional, Sequence
 
 from elastiq.errors import *  # noqa: F403 - how each may fail is part of the contracts
 from elastiq.errors import UnsupportedError
 from elastiq.options import Option
+from elastiq.resources import Resources as Resources
+from elastiq.resources import request_fits as request_fits
 
 # --------------------------------------------------------------------------- both sides
-
-
-@dataclass(frozen=True)
-class Resources:
-    """What a job asks for or a machine has; None means "not said", which is not zero."""
-
-    cpus: Optional[float] = None
-    memory_mb: Optional[float] = None
-    disk_mb: Optional[float] = None
-    gpus: Optional[float] = None
-
-    def merged(self, other: Resources, choose: Callable[[float, float], float]) -> Resources:
-        """Size by size what one side says, and the choice where both do."""
-        pairs = zip(vars(self).values(), vars(other).values())
-        return Resources(*(b if a is None else a if b is None else choose(a, b) for a, b in pairs))
 
 
 @dataclass(frozen=True)
@@ -207,15 +194,6 @@ class BatchSystem(ABC):
     def checks(self) -> tuple[Check, ...]:
         """Look for what would go wrong later; only reads."""
         return ()
-
-
-def request_fits(request: Resources, machine: Resources) -> tuple[bool, str]:
-    """Compare what both sides say; what one side leaves unsaid does not count against the fit."""
-    for name, asked in vars(request).items():
-        has, (label, _, mb) = getattr(machine, name), name.partition("_")
-        if asked is not None and has is not None and asked > has:
-            return False, f"asks {asked:g}{' MB' if mb else ''} {label}, the machine has {has:g}"
-    return True, ""
 
 
 # --------------------------------------------------------------------------- cloud

@@ -389,7 +389,7 @@ from elastiq.daemon import Daemon
 def hang(self):
     print("hangs", file=sys.stderr, flush=True)
     while True: time.sleep(1)
-Daemon.check_queue = hang
+Daemon.check_vms = hang
 sys.exit(service.main())
 """
 

@@ -1,0 +1,34 @@
+"""Cpus, memory, disk and gpus: what a job asks for, and what a machine has. Sizes are MB."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Callable, Optional
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What a job asks for or a machine has; None means "not said", which is not zero."""
+
+    cpus: Optional[float] = None
+    memory_mb: Optional[float] = None
+    disk_mb: Optional[float] = None
+    gpus: Optional[float] = None
+
+    def merged(self, other: Resources, choose: Callable[[float, float], float]) -> Resources:
+        """Size by size what one side says, and the choice where both do."""
+        pairs = zip(vars(self).values(), vars(other).values())
+        return Resources(*(b if a is None else a if b is None else choose(a, b) for a, b in pairs))
+
+
+def request_fits(request: Resources, machine: Resources) -> tuple[bool, str]:
+    """Compare what both sides say; what one side leaves unsaid does not count against the fit."""
+    for label, unit, asked, has in (
+        ("cpus", "", request.cpus, machine.cpus),
+        ("memory", " MB", request.memory_mb, machine.memory_mb),
+        ("disk", " MB", request.disk_mb, machine.disk_mb),
+        ("gpus", "", request.gpus, machine.gpus),
+    ):
+        if asked is not None and has is not None and asked > has:
+            return False, f"asks {asked:g}{unit} {label}, the machine has {has:g}"
+    return True, ""
