@@ -36,6 +36,11 @@ def new_id() -> str:
     return uuid.uuid4().hex[:20]
 
 
+def _kind(text: str) -> str:
+    """The text without its numbers: a count that goes down is no news."""
+    return "".join(c for c in text if not c.isdigit())
+
+
 @dataclass(eq=False)
 class Core:
     """The daemon's state, and its hands to the outside."""
@@ -74,20 +79,20 @@ class Core:
         self.counters[what] += by
 
     def tell(self, subject: str, text: str, level: int = logging.WARNING) -> None:
-        """Keep a notice for the status, and log it when it is new. An empty text takes it back."""
+        """Keep a notice for the status, and log it when it is new but for numbers. An empty text takes it back."""
         if not text:
             if self.notices.pop(subject, None):
                 log.info("%s: over", subject)
             return
-        if subject not in self.notices:
+        if _kind(self.notices.get(subject, "")) != _kind(text):
             log.log(level, "%s: %s", subject, text)
         self.notices[subject] = text
 
-    def tell_once(self, subject: str, text: str) -> None:
-        """Log a sentence when it differs from the last one on the subject."""
-        if self._told.get(subject) != text:
-            self._told[subject] = text
-            log.info("%s", text)
+    def tell_once(self, subject: str, text: str, level: int = logging.INFO) -> None:
+        """Log a sentence when it differs, not only in numbers, from the last one on the subject."""
+        if self._told.get(subject) != _kind(text):
+            self._told[subject] = _kind(text)
+            log.log(level, "%s", text)
 
     def record(self, what: str, node: str, pool: str, reason: str) -> None:
         """A line of history."""
@@ -175,6 +180,13 @@ class Core:
         """Take up where the last run left off."""
         self._facts_stored = {key: self.store.recall(key) or empty for key, empty in self._facts_stored.items()}
         self.registry.restore(self.store.nodes(), self._facts_stored["strangers"])
+        cluster, before = self.settings.cluster_name, self.store.recall("cluster")
+        if len(self.registry) and before not in (None, cluster):
+            raise StoreError(
+                f"{self.store.path}: holds {len(self.registry)} machines of cluster_name {before}, which would be lost "
+                f"to {cluster}: set the old name again, or end them and move the file away"
+            )
+        self.stored(partial(self.store.remember, "cluster", cluster))
         self.registry.learned = learned_from_json(self._facts_stored["learned"])
         self.health.failed_boots = dict(self._facts_stored["failed_boots"])
         self.trials.records = {trial.key: trial for trial in self.store.trials()}

@@ -156,7 +156,7 @@ class Observer:
         core, grace_s = self._core, self._core.settings.intent_settle_s
         if view is not None:
             for notice in reconcile.take_instances(core.registry, site, view, began, core.wall(), grace_s):
-                log.warning("%s", notice)
+                core.tell_once(notice, notice, logging.WARNING)
             text = (
                 f"{len(view.other_heads)} instances carry this cluster's name but another head node's id: "
                 "not touched; elastiqctl adopt takes them over"

@@ -199,7 +199,7 @@ def _useless(s: Situation) -> tuple[tuple[Step, ...], tuple[Step, ...]]:
             if node.act_ended is None or s.workers_began >= node.act_ended:
                 ends.append(Step(node, node.reason))
         elif node.state is State.LOST and node.lost_s >= s.settings.lost_after_s:
-            ends.append(Step(node, f"its worker has been missing for {node.lost_s:.0f} s"))
+            ends.append(Step(node, f"its worker has been missing for {node.lost_s:.0f} s, if no job is recorded there"))
     return tuple(failed), tuple(ends)
 
 

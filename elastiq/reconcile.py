@@ -52,7 +52,11 @@ def take_instances(
             notices.append(f"{instance.id} carries our tags and was not known: taken over as {state.value}")
         _update(registry, node, instance, wall)
     listed = {instance.id for instance in seen.owned}
-    for node in [n for n in registry if n.site == site and n.instance_id and n.instance_id not in listed]:
+    missing = [n for n in registry if n.site == site and n.instance_id and n.instance_id not in listed]
+    alive = [node for node in missing if node.seen is not None and node.state in JOINED and began >= node.listed_by]
+    if alive:  # such a list proves nothing about the others either
+        notices.append(f"the cloud does not list {alive[0].name}, but its worker reports: nothing is taken for gone")
+    for node in missing if not alive else ():
         _not_listed(registry, node, began, wall)
     return notices
 
@@ -101,8 +105,7 @@ def _not_listed(registry: Registry, node: Node, began: float, wall: float) -> No
     if began < node.listed_by or (node.act_ended is not None and began <= node.act_ended):
         return
     node.unlisted += 1
-    alive = node.seen is not None and node.state in JOINED
-    if not alive and node.unlisted >= LISTINGS_BEFORE_GONE:
+    if node.unlisted >= LISTINGS_BEFORE_GONE:
         registry.move(node, State.GONE, _why_gone(node, "the cloud lists it no more"), wall)
 
 

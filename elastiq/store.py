@@ -147,6 +147,7 @@ class Store:
             broken = db.execute("PRAGMA quick_check").fetchone()[0]
             if broken != "ok":
                 raise sqlite3.DatabaseError(broken)
+            self._file = self._file_now()
             # A row that makes no sense must show now, not in the middle of a start.
             self.nodes(), self.intents(), self.trials()
         except BaseException as exc:
@@ -169,10 +170,19 @@ class Store:
         except (OSError, sqlite3.Error) as exc:
             raise StoreError(f"{self.path} is corrupt and cannot be replaced: {exc}") from exc
 
+    def _file_now(self) -> Optional[tuple[int, int]]:
+        """What the path leads to: SQLite itself would go on writing into a file that nobody finds again."""
+        with contextlib.suppress(OSError):
+            found = os.stat(self.path)
+            return found.st_dev, found.st_ino
+        return None
+
     @contextlib.contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:
         """All or nothing; sqlite's errors become `StoreError`."""
         try:
+            if self._file != self._file_now():
+                raise sqlite3.OperationalError("was removed or replaced while elastiq runs: restart elastiq")
             with self._db:
                 self._db.execute("BEGIN IMMEDIATE")
                 yield self._db

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import logging
+import shutil
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from elastiq.executor import DeadlineError
 from elastiq.health import BOOTS_BEFORE_BREAK
-from elastiq.interfaces import Resources
+from elastiq.interfaces import Intent, Offer, Resources
 from elastiq.nodes import State, Stranger
+from elastiq.store import StoreError
 from tests.unit.fakes import UNREACHABLE, Surroundings
 from tests.unit.values import WALL, a_node, a_worker, group
 
@@ -199,3 +202,58 @@ def test_a_store_that_cannot_be_written_is_tried_again_although_nothing_changed(
     rig.store._db.execute("PRAGMA query_only = OFF")
     rig.core.persist()
     assert not rig.core.store_broken
+
+
+@pytest.mark.parametrize("how", ["removed", "replaced", "its directory removed"])
+def test_a_store_whose_file_is_gone_is_not_written_into_the_void(tmp_path: Any, how: str) -> None:
+    home = tmp_path / "state"
+    home.mkdir()
+    rig = Surroundings(str(home / "db"))
+    if how == "its directory removed":
+        shutil.rmtree(home)
+    else:
+        (home / "db").unlink()
+    if how == "replaced":
+        (home / "db").write_bytes(b"")
+    rig.core.registry.add(a_node())
+    rig.core.persist()
+    assert rig.core.store_broken
+    assert "removed or replaced" in rig.core.notices["store"]
+    with pytest.raises(StoreError, match="restart elastiq"):
+        rig.store.journal(Intent("i1", "t1", Offer("ec2", "medium"), 1, WALL), [])
+
+
+def test_another_cluster_name_is_refused_while_machines_of_the_old_one_are_known(tmp_path: Any) -> None:
+    path = str(tmp_path / "db")
+    first = Surroundings(path)
+    first.core.restore()
+    first.core.registry.add(a_node())
+    first.core.persist()
+    first.store.close()
+    renamed = Surroundings(path)
+    renamed.core.settings = replace(renamed.core.settings, cluster_name="other")
+    with pytest.raises(StoreError, match="1 machines of cluster_name"):
+        renamed.core.restore()
+
+
+def test_a_cluster_without_machines_may_be_renamed(tmp_path: Any) -> None:
+    path = str(tmp_path / "db")
+    Surroundings(path).core.restore()
+    renamed = Surroundings(path)
+    renamed.core.settings = replace(renamed.core.settings, cluster_name="other")
+    renamed.core.restore()
+    assert renamed.store.recall("cluster") == "other"
+
+
+def test_a_trouble_of_another_kind_is_logged_although_the_first_is_not_over(caplog: pytest.LogCaptureFixture) -> None:
+    core = Surroundings().core
+    with caplog.at_level(logging.INFO):
+        for text in ("a login page, 5 s ago", "a login page, 9 s ago", "AuthFailure", "AuthFailure"):
+            core.tell("cloud", text)
+        for text in ("held back for 59 s", "held back for 58 s"):
+            core.tell_once("plan", text)
+    assert [record.getMessage() for record in caplog.records] == [
+        "cloud: a login page, 5 s ago",
+        "cloud: AuthFailure",
+        "held back for 59 s",
+    ]

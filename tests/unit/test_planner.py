@@ -586,7 +586,7 @@ def test_a_failed_machine_is_ended_and_a_lost_one_after_lost_after_s() -> None:
     made = plan(situation(nodes=nodes))
     assert [(step.node.name, step.reason) for step in made.ends] == [
         ("i-1", "did not join"),
-        ("i-3", "its worker has been missing for 900 s"),
+        ("i-3", "its worker has been missing for 900 s, if no job is recorded there"),
     ]
 
 

@@ -581,3 +581,16 @@ def test_a_word_that_is_unknown_does_not_replace_the_reason_of_a_machine_in_serv
     booting = a_node(State.BOOTING, reason="waits")
     list_site(a_registry(booting), an_instance())
     assert booting.reason == "waits"
+
+
+def test_a_list_without_a_machine_whose_worker_reports_takes_nothing_for_gone() -> None:
+    working, booting = a_node(number=1), a_node(State.BOOTING, 2)
+    registry = a_registry(working, booting)
+    see(registry, a_worker("w1", WorkerState.BUSY))
+    for number in range(5):
+        told = list_site(registry, began=NOW + number)
+        assert told == ["the cloud does not list i-1, but its worker reports: nothing is taken for gone"]
+    assert [node.state for node in registry] == [State.BUSY, State.BOOTING]
+    for number in range(5, 8):
+        list_site(registry, an_instance("i-1"), began=NOW + number)
+    assert booting.state is State.GONE
