@@ -36,7 +36,7 @@ class Call:
         """Make it: what it returned, or the error that it raised."""
         try:
             return self.work(), None
-        except BaseException as error:  # noqa: BLE001 - sys.exit() too: it is the caller's, in the Outcome
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - the caller's, in the Outcome; Ctrl-C is not
             return None, error
 
 

@@ -177,3 +177,16 @@ def test_one_seed_gives_one_course_and_another_seed_another() -> None:
 
     assert course(7) == course(7)
     assert course(7) != course(8)
+
+
+def test_ctrl_c_in_a_call_is_not_taken_for_its_result() -> None:
+    clock = VirtualClock()
+    events = EventQueue(clock, clock.wait)
+    executor = VirtualExecutor(events, random.Random(1))
+
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    executor.read("queue", interrupted, lambda outcome: None, 60.0)
+    with pytest.raises(KeyboardInterrupt):
+        events.run()
