@@ -8,15 +8,15 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import BinaryIO, Mapping
+from typing import BinaryIO, Mapping, Optional
 
 import elastiq
 from elastiq import client
 from elastiq.cli.follow import last_lines
-from elastiq.cli.running import holder, send_signal
+from elastiq.cli.running import alive, holders, send_signal
 from elastiq.control import Refused
 from elastiq.logs import LOG_FILE
-from elastiq.paths import Paths
+from elastiq.paths import LOCK, Paths
 
 START_S = 60.0
 STOP_S = 15.0  # the daemon itself leaves within 10
@@ -26,10 +26,8 @@ STDERR_MAX = 1_000_000  # bytes; a longer one is begun anew
 
 def start(paths: Paths) -> int:
     """Start it and wait until it answers. 0 also if it runs already; else why not, and its exit code."""
-    pid = holder(paths)
-    if pid is not None:
-        print(f"elastiq runs already{_pid(pid)}")
-        return 0
+    if (code := _runs_already(paths)) is not None:
+        return code
     try:
         paths.logdir.mkdir(mode=0o750, parents=True, exist_ok=True)
         log_at = _size(paths.logdir / LOG_FILE)
@@ -59,10 +57,15 @@ def start(paths: Paths) -> int:
 
 def stop(paths: Paths) -> int:
     """End it and wait for the end; 0 also if it does not run."""
-    pid = holder(paths)
-    if pid is None:
+    found = _holders(paths)
+    if not found:
         print("elastiq is not running")
         return 0
+    if len(set(found.values())) > 1:
+        which = ", ".join(f"{path}{_pid(pid)}" for path, pid in found.items())
+        print(f"elastiqctl: two daemons hold these, name the directories of one: {which}", file=sys.stderr)
+        return 1
+    pid = next(iter(found.values()))
     if pid == 0:
         print(
             "elastiqctl: elastiq runs on another machine or in another container: stop it there",
@@ -77,12 +80,40 @@ def stop(paths: Paths) -> int:
             return 4
         end = time.monotonic() + patience_s
         while time.monotonic() < end:
-            if holder(paths) != pid:
+            # The socket closes before the process ends, a lock ends with it.
+            if pid not in holders(paths).values() and not alive(pid):
                 print(f"elastiq stopped (pid {pid})" + (", killed" if number == signal.SIGKILL else ""))
                 return 0
             time.sleep(0.05)
         print(f"elastiqctl: pid {pid} did not end within {patience_s:g} s of {number.name}", file=sys.stderr)
     return 1
+
+
+def _holders(paths: Paths) -> Mapping[Path, int]:
+    """Who holds what; looked at twice where it is no whole daemon, since one that ends drops one lock first."""
+    found = holders(paths)
+    if found and (paths.statedir / LOCK not in found or len(set(found.values())) > 1):
+        time.sleep(0.5)
+        return holders(paths)
+    return found
+
+
+def _runs_already(paths: Paths) -> Optional[int]:
+    """An exit code after saying that it runs, None if it does not."""
+    found = _holders(paths)
+    if not found:
+        return None
+    state, pid = paths.statedir / LOCK, next(iter(found.values()))
+    if state in found and set(found.values()) == {pid}:
+        print(f"elastiq runs already{_pid(pid)}")
+        return 0
+    path, pid = list(found.items())[-1]
+    print(
+        f"elastiqctl: another elastiq{_pid(pid)} has {path.parent}, but not the state in {state.parent}: "
+        "stop it first",
+        file=sys.stderr,
+    )
+    return 75
 
 
 def _pid(pid: int) -> str:
@@ -125,10 +156,8 @@ def _answers(paths: Paths, pid: int) -> bool:
 
 def _died(paths: Paths, code: int, log_at: int, stderr_at: int) -> int:
     """It ended before it answered: say why, as it said it."""
-    pid = holder(paths)
-    if pid is not None:  # another start was faster
-        print(f"elastiq runs already{_pid(pid)}")
-        return 0
+    if (running := _runs_already(paths)) is not None:  # another start was faster
+        return running
     how = f"exit code {code}" if code >= 0 else f"signal {signal.Signals(-code).name}"
     print(f"elastiqctl: elastiq did not start ({how}); the end of its log:", file=sys.stderr)
     for path, since in ((paths.logdir / LOG_FILE, log_at), (paths.logdir / STDERR, stderr_at)):

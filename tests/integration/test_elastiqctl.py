@@ -398,7 +398,7 @@ def test_a_loop_that_hangs_answers_feeds_no_watchdog_and_can_be_ended(head: Head
     with Notified(str(tmp_path / "notify")) as systemd:
         with head.foreground(HANG, NOTIFY_SOCKET=systemd.name, WATCHDOG_USEC="400000") as daemon:
             assert daemon.stderr is not None
-            while "hangs" not in daemon.stderr.readline():
+            while daemon.stderr.readline() != "hangs\n":
                 pass
             systemd.read_all(0.3)  # what came before
             assert "WATCHDOG=1" not in systemd.read_all(1.0)
@@ -413,7 +413,7 @@ def test_a_loop_that_hangs_answers_feeds_no_watchdog_and_can_be_ended(head: Head
 def test_the_watchdog_s_abort_shows_where_the_loop_hung(head: Head) -> None:
     with head.foreground(HANG) as daemon:
         assert daemon.stderr is not None
-        while "hangs" not in daemon.stderr.readline():
+        while daemon.stderr.readline() != "hangs\n":
             pass
         daemon.send_signal(signal.SIGABRT)
         _, err = daemon.communicate(timeout=12)
