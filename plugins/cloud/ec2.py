@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
-from typing import Any, Mapping, Sequence
+from typing import Any, Mapping, Optional, Sequence
 
 from elastiq import interfaces
 from elastiq.interfaces import CloudCapabilities, EndAnswer, EndOutcome, Instance, Instances, Intent, Owner, Pool
@@ -36,7 +36,6 @@ class EC2Cloud(interfaces.Cloud):
         self.call_deadline_s = max(120, READ_ATTEMPTS * (options["connect_timeout_s"] + options["read_timeout_s"]) + 15)
         self._pools = {pool.name: pool for pool in pools}
         self._owner = owner
-        self._secrets = [secret for pool in pools for secret in ec2_request.secrets_of(pool.options)]
         self._client = client
         self._paging = {"MaxResults": PAGE}  # empty for a cloud that does not take it
         self._refused: frozenset[str] = frozenset()  # extras of RunInstances that this cloud does not take
@@ -138,7 +137,7 @@ class EC2Cloud(interfaces.Cloud):
         try:
             answer = self._client.call("run_instances", **parameters)
         except Fault as fault:
-            error = launch_error(fault, self.site, self._secrets)
+            error = launch_error(fault, self.site, self._secrets())
             extras = ec2_request.refused_extras(fault, parameters)
             if not extras:
                 raise error from None
@@ -163,7 +162,7 @@ class EC2Cloud(interfaces.Cloud):
             except Fault as fault:
                 if not (fault.refused or fault.code in NONSENSE):
                     fault.sent = False  # RunInstances was not
-                    raise launch_error(fault, self.site, self._secrets) from None
+                    raise launch_error(fault, self.site, self._secrets()) from None
                 images = ()
             # some clouds list all
             self._images.update((image_id, one) for one in images if one.get("ImageId") == image_id)
@@ -213,5 +212,9 @@ class EC2Cloud(interfaces.Cloud):
 
     # ---- telling
 
+    def _secrets(self) -> set[Optional[str]]:
+        """Made when there is an error to tell: user data may be long."""
+        return {secret for pool in self._pools.values() for secret in ec2_request.secrets_of(pool.options)}
+
     def _unknown(self, fault: Fault) -> interfaces.SourceError:
-        return read_error(fault, self.site, self._secrets)
+        return read_error(fault, self.site, self._secrets())

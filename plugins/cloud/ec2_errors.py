@@ -9,8 +9,10 @@ code), Eucalyptus (VmControl.java) and Outscale. botocore is not imported: its e
 
 from __future__ import annotations
 
+import html
 import re
-from typing import Iterable, Optional
+from typing import Collection, Optional
+from urllib.parse import unquote
 
 from elastiq import interfaces
 
@@ -76,7 +78,7 @@ _NEVER_LEFT = {  # botocore's exceptions for a request that did not reach the en
 _HINTS: tuple[tuple[str, str], ...] = (  # the first that is found in the code or the message
     (r"network ?ambiguous|possible networks", "set subnet_id or network_interfaces"),
     (r"^(30.|40.)\b", "check api_url"),
-    (r"AMI|image", "check image_id"),
+    (r"InvalidAMI|\bAMI|image", "check image_id"),
     (r"key ?pair", "check key_name"),
     (r"launch ?template", "check launch_template"),
     (r"security ?group|InvalidGroup", "check security_group_ids"),
@@ -98,7 +100,14 @@ _HINT_OF_KIND: dict[type[interfaces.LaunchError], str] = {
     interfaces.ConfigurationError: "check the configuration",
     interfaces.TransientError: "asked again later",
 }
-_LONG_WORD = re.compile(r"[A-Za-z0-9+/=]{60,}")  # encoded: user data, an authorization failure
+ECHO = "MinCount"
+"""In a message that quotes the whole request, and so names every parameter and is about none."""
+_LONGEST = 4000  # what is looked at of a cloud's words
+_WINDOW = 12  # so many letters and digits in a row, as in a secret, are taken for a part of it
+_HIDDEN = re.compile(  # what is encoded (user data, an authorization failure, a key), and what is named a secret
+    r"(?i)[a-z0-9+/=]{40,}|(user_?data|authorization|x-amz-[\w-]+|signature|credential|(security|session)_?token)"
+    r"[\"']?\s*[=:>]\s*((basic|bearer|aws4?[\w-]*)\s+)?[^&\s<,]+"
+)
 
 
 class Fault(Exception):
@@ -107,7 +116,8 @@ class Fault(Exception):
     def __init__(self, operation: str, code: str, message: str, status: int = 0, sent: bool = True) -> None:
         super().__init__(f"{operation}: {code}")  # the message may hold secrets: `told` takes them out
         self.operation = "".join(part[:1].upper() + part[1:] for part in operation.split("_"))
-        self.code, self.message, self.status, self.sent = code, message, status, sent
+        self.message, self.status, self.sent = message[:_LONGEST], status, sent
+        self.code = code if len(code) <= 100 else "Unknown"
 
     @classmethod
     def of(cls, operation: str, exc: BaseException, sent: bool) -> Fault:
@@ -150,21 +160,42 @@ class Fault(Exception):
         return interfaces.QuotaError if self.code.endswith("LimitExceeded") else interfaces.TransientError
 
 
-def told(fault: Fault, where: str, secrets: Iterable[Optional[str]] = ()) -> str:
+def _plain(text: str) -> str:
+    """Without the encodings of URLs, XML and JSON."""
+    for _ in range(3):  # an answer may quote a quotation
+        text = re.sub(r"\\+(u00..|x..|[nrt])", " ", html.unescape(unquote(text)))
+    return text
+
+
+def _without(secrets: Collection[Optional[str]], text: str) -> str:
+    """The text on one line, decoded, without the secrets, parts of them and what looks like one.
+
+    Only letters and digits are compared: all else may have been quoted, encoded or wrapped on the way.
+    """
+    whole, text = len(text) < _LONGEST, _HIDDEN.sub("***", _plain(text))
+    places = [at for at, letter in enumerate(text) if letter.isalnum()]
+    letters = "".join(text[at] for at in places)
+    for known in ("".join(filter(str.isalnum, _plain(secret or ""))) for secret in secrets):
+        size = min(_WINDOW, len(known))
+        for at in range(len(letters) - size + 1 if size > 3 else 0):
+            if letters[at : at + size] in known:
+                first, end = places[at], places[at + size - 1] + 1
+                text = text[:first] + "\0" * (end - first) + text[end:]
+    # the beginning of a secret may be all that is left at a cut
+    return " ".join(re.sub("\0+", "***", text if whole else text[: -4 * _WINDOW]).split())
+
+
+def told(fault: Fault, where: str, secrets: Collection[Optional[str]] = ()) -> str:
     """One line for a person: what was asked, where, the code, EC2's words without secrets, what to do."""
-    words = fault.message
-    for secret in secrets:
-        if secret and len(secret) > 4:
-            words = words.replace(secret, "***")
-    words = " ".join(_LONG_WORD.sub("***", words).split())[:300].rstrip(". ")
-    forms = _HINTS if fault.kind is interfaces.ConfigurationError else ()
-    fitting = (hint for form, hint in forms if re.search(form, f"{fault.code} {words}", re.IGNORECASE))
+    words, code = (_without(secrets, text)[:300].rstrip(". ") for text in (fault.message, fault.code))
+    forms = _HINTS if fault.kind is interfaces.ConfigurationError and ECHO not in fault.message else ()
+    fitting = (hint for form, hint in forms if re.search(form, f"{code} {words}", re.IGNORECASE))
     hint = next(fitting, _HINT_OF_KIND[fault.kind])
     said = f": {words}" if words else f" (HTTP {fault.status})"
-    return f"{fault.operation} at {where}: {fault.code}{said} ({hint})"
+    return f"{fault.operation} at {where}: {code}{said} ({hint})"
 
 
-def launch_error(fault: Fault, where: str, secrets: Iterable[Optional[str]] = ()) -> interfaces.LaunchError:
+def launch_error(fault: Fault, where: str, secrets: Collection[Optional[str]] = ()) -> interfaces.LaunchError:
     """The error for a failed launch; only a `TransientError` may leave the intent open."""
     text = told(fault, where, secrets)
     if fault.kind is not interfaces.TransientError:
@@ -173,7 +204,7 @@ def launch_error(fault: Fault, where: str, secrets: Iterable[Optional[str]] = ()
     return interfaces.TransientError(text, launched_nothing=by_ec2 or not fault.sent)
 
 
-def read_error(fault: Fault, where: str, secrets: Iterable[Optional[str]] = ()) -> interfaces.SourceError:
+def read_error(fault: Fault, where: str, secrets: Collection[Optional[str]] = ()) -> interfaces.SourceError:
     """The error for anything else that failed: credentials and throttling keep their kinds."""
     kept = fault.kind in (interfaces.AuthError, interfaces.ThrottledError)
     return (fault.kind if kept else interfaces.SourceError)(told(fault, where, secrets))

@@ -13,7 +13,7 @@ from typing import Any, Mapping, Optional
 from urllib.parse import urlsplit
 
 from elastiq.interfaces import Intent, Owner, Pool
-from elastiq.plugins.cloud.ec2_errors import Fault
+from elastiq.plugins.cloud.ec2_errors import ECHO, Fault
 from elastiq.plugins.cloud.ec2_options import launch_template
 
 TAG_CLUSTER = "elastiq:cluster"
@@ -65,7 +65,7 @@ def refused_extras(fault: Fault, sent: Mapping[str, Any]) -> frozenset[str]:
     Only a refusal that surely launched nothing counts. Each leaves out an extra that was sent, so that
     this comes to an end.
     """
-    if not (fault.refused and re.search(_UNSUPPORTED, fault.code)):
+    if ECHO in fault.message or not (fault.refused and re.search(_UNSUPPORTED, fault.code)):
         return frozenset()
     words = f"{fault.code} {fault.message}"
     left = [extra for extra, (parameter, sign, _) in _EXTRAS.items() if sign in str(sent.get(parameter))]

@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
+from urllib.parse import urlencode
 
 import botocore.auth
 import botocore.awsrequest
@@ -377,6 +378,27 @@ def test_neither_secrets_nor_user_data_come_back_in_an_error(server: EC2Server) 
     assert caught.value.__cause__ is None and caught.value.__suppress_context__
     for secret in (KEYS["aws_secret_access_key"], encoded, "abcdefgh"):
         assert secret not in text
+
+
+@pytest.mark.parametrize("part", ["code", "message"])
+def test_a_cloud_that_answers_with_the_request_gives_no_secret_away_and_loses_no_extra(
+    server: EC2Server, part: str
+) -> None:
+    cloud = cloud_at(server.url, user_data=b"#!/bin/sh\nPASS=PLANTEDRED\n", aws_session_token="tok+en/1")
+    server.script("RunInstances", MADE)
+    cloud.launch(intent())
+    body = urlencode(server.asked("RunInstances")[0])
+    assert "UserData=IyEvYmluL3NoClBBU1M9UExBTlRFRFJFRAo" in body
+    server.script("RunInstances", error(body, "no") if part == "code" else error("InvalidParameterValue", body))
+    with pytest.raises(LaunchError) as caught:
+        cloud.launch(intent(name="i2"))
+    text = str(caught.value)
+    assert "IyEv" not in text and "BBU1M9" not in text and "image_id" not in text and "from now on" not in text
+    assert cloud.capabilities.tags
+    server.script("DescribeImages", NO_IMAGE)
+    server.script("RunInstances", MADE)
+    cloud.launch(intent(name="i3"))
+    assert server.asked("RunInstances")[-1]["TagSpecification.2.ResourceType"] == "volume"
 
 
 def test_a_wrong_parameter_of_ours_is_told_without_its_value() -> None:

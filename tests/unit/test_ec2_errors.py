@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import base64
+import html
+import json
+import re
+from collections.abc import Callable
 from typing import Any
+from urllib.parse import quote, quote_plus
 
 import pytest
 
@@ -178,6 +184,108 @@ def test_texts_are_one_line_of_bounded_length_without_secrets_or_encoded_words()
     text = told(Fault("run_instances", "InvalidParameterValue", message, 400), "here", ["s3cr3t-value", None, ""])
     assert "line one line two *** *** end" in text
     assert "\n" not in text and len(text) < 450
+
+
+DATA = "#!/bin/sh\nPASS='PLANTED+RED/9' && echo \"<ok> 100%\" > /etc/x\nexport TOKEN=zq7Wk1\n"
+ENCODED = base64.b64encode(DATA.encode()).decode()
+KEY = "wJalrXUtn/FEMI+K7MDENG=bPx"
+FORMS: dict[str, Callable[[str], str]] = {
+    "as it is": str,
+    "url": lambda text: quote(text, safe=""),
+    "url in small letters": lambda text: re.sub("%..", lambda found: found[0].lower(), quote(text, safe="")),
+    "form": quote_plus,
+    "url twice": lambda text: quote(quote(text, safe=""), safe=""),
+    "xml": html.escape,
+    "xml twice": lambda text: html.escape(html.escape(text)),
+    "xml of url": lambda text: html.escape(quote(text)),
+    "json": json.dumps,
+    "json of json": lambda text: json.dumps(json.dumps(text)),
+    "python": repr,
+    "wrapped": lambda text: "\n".join(text[at : at + 16] for at in range(0, len(text), 16)),
+}
+
+
+def parts(text: str, size: int) -> set[str]:
+    letters = "".join(filter(str.isalnum, text))
+    return {letters[at : at + size] for at in range(len(letters) - size + 1)}
+
+
+@pytest.mark.parametrize("form", FORMS.values(), ids=FORMS.keys())
+@pytest.mark.parametrize("secret", [DATA, ENCODED, KEY], ids=["user data", "base64", "key"])
+def test_no_form_of_a_secret_is_told(secret: str, form: Callable[[str], str]) -> None:
+    for said in (f"bad value {form(secret)} was sent", form(f"Action=X&Thing={secret}&Other=1"), form(secret)):
+        text = told(Fault("run_instances", "InvalidParameterValue", said, 400), "here", [DATA, ENCODED, KEY])
+        found = "".join(filter(str.isalnum, text))
+        assert not [part for part in parts(secret, 6) if part in found], text
+        assert "PLANTED" not in text and "zq7Wk1" not in text
+
+
+def test_no_part_of_a_secret_of_twelve_letters_is_told() -> None:
+    for at in range(0, len(ENCODED) - 20, 3):
+        part = ENCODED[at : at + 20]
+        for said in (f"illegal: {part}.", f"illegal: {quote(part, safe='')}"):
+            text = told(Fault("run_instances", "InvalidParameterValue", said, 400), "here", [ENCODED])
+            assert not [one for one in parts(part, 12) if one in text], text
+            assert "illegal: ***" in text
+
+
+def test_a_secret_at_the_end_of_what_is_looked_at_is_not_told() -> None:
+    for size in range(3960, 4001):
+        said = "x" * (size - 6) + " word " + DATA
+        text = told(Fault("run_instances", "InvalidParameterValue", said, 400), "here", [DATA, ENCODED])
+        assert "bin" not in text and "PASS" not in text
+
+
+def test_a_secret_in_the_place_of_the_code_is_not_told() -> None:
+    for code in (KEY, quote(ENCODED[:60]), f"Bad {DATA}", ENCODED * 3):
+        text = told(Fault("run_instances", code, "", 400), "here", [DATA, ENCODED, KEY])
+        assert not [part for part in parts(code, 8) if part in text], text
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "UserData=IyEvYmlu%3D&X=1",
+        "UserData=IyEvYmlu= X",
+        "<UserData>IyEvYmlu</UserData>",
+        '{"UserData": "IyEvYmlu"}',
+        "{'user_data': 'IyEvYmlu'}",
+        "Authorization: Basic IyEvYmlu",
+        "authorization: Bearer IyEvYmlu",
+        "Authorization: AWS4-HMAC-SHA256 Credential=IyEvYmlu/20260101, SignedHeaders=host, Signature=IyEvYmlu",
+        "https://h/?X-Amz-Signature=IyEvYmlu&x=1",
+        "X-Amz-Security-Token: IyEvYmlu",
+        "SecurityToken%3DIyEvYmlu",
+        "session_token=IyEvYmlu",
+    ],
+)
+def test_what_is_named_as_a_secret_is_not_told_though_nobody_knows_it(said: str) -> None:
+    text = told(Fault("run_instances", "InvalidParameterValue", f"bad {said}", 400), "here")
+    assert "IyEv" not in text and "bad" in text
+
+
+def test_ordinary_words_are_told_as_they_are() -> None:
+    said = "The image id '[ami-0123456789abcdef0]' does not exist; credential scope should be signed, user data is fine"
+    text = told(Fault("run_instances", "InvalidAMIID.NotFound", said, 400), "here", [DATA, ENCODED, KEY])
+    assert said in text
+
+
+ECHO = "ImageId=ami-1&MinCount=1&UserData=IyEv&TagSpecification.2.ResourceType=volume&KeyName=k"
+
+
+@pytest.mark.parametrize(
+    ("said", "hint"),
+    [
+        (ECHO, "check the configuration"),
+        (json.dumps(dict(pair.split("=") for pair in ECHO.split("&"))), "check the configuration"),
+        ("", "check the configuration"),
+        ("a dynamic value is wrong", "check the configuration"),
+        ("Invalid id: ami-1", "check image_id"),
+        ("Value (x) for parameter imageId is invalid", "check image_id"),
+    ],
+)
+def test_a_hint_is_only_given_where_the_answer_names_a_parameter(said: str, hint: str) -> None:
+    assert told(Fault("run_instances", "InvalidParameterValue", said, 400), "here").endswith(f"({hint})")
 
 
 def test_reads_raise_the_general_error_but_for_keys_and_rate() -> None:

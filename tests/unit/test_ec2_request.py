@@ -130,6 +130,8 @@ def test_refused_extras_are_left_out() -> None:
         ("InsufficientInstanceCapacity", "no ClientToken helps", set()),
         ("UnauthorizedOperation", "not authorized to TagSpecification", set()),
         ("UnknownError", "ClientToken", set()),
+        ("InvalidParameterValue", "ImageId=a&MinCount=1&TagSpecification.2.ResourceType=volume", set()),
+        ("InvalidParameterValue", '{"MinCount": 1, "InstanceInitiatedShutdownBehavior": "terminate"}', set()),
     ],
 )
 def test_a_refusal_names_the_extra_that_it_is_about(code: str, message: str, extras: set[str]) -> None:
