@@ -73,14 +73,18 @@ class _Reader:
     def _bytes(self, path: Path, limit: int = 1 << 24) -> tuple[bytes, int]:
         """A file's content, cut at a limit, and its mode. Raises `ConfigError` if it cannot be read."""
         try:
-            with path.open("rb") as file:
-                return file.read(limit), os.fstat(file.fileno()).st_mode
+            # Without O_NONBLOCK, a FIFO would be waited for.
+            with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
+                mode = os.fstat(file.fileno()).st_mode
+                if not stat.S_ISREG(mode):
+                    raise OSError(0, "it is not a regular file")
+                return file.read(limit), mode
         except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or "not a file's name"
             raise ConfigError([f"{path}: cannot be read ({reason}), check its name and permissions"]) from None
 
     def _warn_readable(self, section: str, key: str, path: Path, mode: int) -> None:
-        if stat.S_ISREG(mode) and mode & (stat.S_IROTH | stat.S_IWOTH):
+        if mode & (stat.S_IROTH | stat.S_IWOTH):
             self.warnings.at(section, key, f"{path} holds a secret and is open to all users, run `chmod o= {path}`")
 
     # ------------------------------------------------------------------- keys
@@ -104,7 +108,7 @@ class _Reader:
                 continue
             self.set_keys[entry.line] = f"{entry.section}.{key} = {values.shown(option, entry.value)}"
             try:
-                found[key] = values.parse(option, entry.value)
+                found[key] = values.parse(option, entry.value, self.path.parent)
             except ValueError as error:
                 self._bad(entry, str(error))
             if option.risk and found[key] is False:
@@ -212,7 +216,7 @@ class _Reader:
         data = found.pop("user_data_b64", None) or b""
         try:
             if key == "user_data_file":
-                path = self.path.parent / found[key]
+                path = Path(found[key])
                 data, mode = self._bytes(path, 4 * userdata.LIMIT)
                 self._warn_readable(section.entries[key].section, key, path, mode)
             return userdata.substitute(data, given)

@@ -40,6 +40,10 @@ def _address(version: int, value: str) -> str:
     return f"is not an IPv{version} address"
 
 
+def _period(value: float) -> str:
+    return "" if value >= 0.1 else "must be at least 0.1"  # less would be a busy loop
+
+
 def _setting(name: str, kind: Kind, **more: Any) -> Option:
     return Option(name, kind, Settings.__dataclass_fields__[name].default, **more)
 
@@ -52,9 +56,8 @@ CORE: dict[str, tuple[Option, ...]] = {
     "elastiq": (
         Option("cluster_name", Kind.TEXT, check=check_cluster_name),
         *_seconds("waiting_jobs_time_s", "idle_for_time_s", "batch_settle_s", "unused_room_s"),
-        *_seconds("sleep_s", "check_queue_every_s", "check_vms_every_s", check=above_zero),
-        *_seconds("check_vms_in_error_every_s", "estimated_vm_deploy_time_s", check=above_zero),
-        *_seconds("drain_timeout_s", "lost_after_s", "intent_settle_s", check=above_zero),
+        *_seconds("sleep_s", "check_queue_every_s", "check_vms_every_s", "check_vms_in_error_every_s", check=_period),
+        *_seconds("estimated_vm_deploy_time_s", "drain_timeout_s", "lost_after_s", "intent_settle_s", check=above_zero),
         _setting("waiting_jobs_threshold", Kind.INT, unit="jobs"),
         _setting("n_jobs_per_vm", Kind.INT, unit="jobs", check=above_zero),
         _setting("static_workers", Kind.LIST, spelling=str.lower),

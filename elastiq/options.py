@@ -15,6 +15,7 @@ class Kind(enum.Enum):
     """The type of a key's value, as the reader of the file sees it."""
 
     TEXT = "text"
+    PATH = "path"  # relative to the directory of the file -> absolute text
     INT = "whole number"
     SECONDS = "seconds"  # float, not negative
     BOOL = "yes or no"  # also 1.0's 0 and 1

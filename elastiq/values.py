@@ -9,6 +9,7 @@ import base64
 import math
 import re
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from elastiq.options import Kind, Option
@@ -18,15 +19,19 @@ _YES = {"yes", "true", "on", "1", "1.0"}
 _NO = {"no", "false", "off", "0", "0.0"}
 
 
-def parse(option: Option, text: str) -> Any:
-    """The typed value of a key's text. Raises ValueError with a complaint for a person."""
+def parse(option: Option, text: str, home: Path) -> Any:
+    """The typed value of a key's text; ``home`` is where a relative path begins. Raises ValueError with a complaint
+    for a person."""
     if not text and option.default is None:
         return None  # `key =` is as good as no key: 1.0's example file is full of them
-    if not text and option.kind not in (Kind.TEXT, Kind.LIST, Kind.TAGS):
+    if not text.strip(", \t\n") and (text or option.kind not in (Kind.TEXT, Kind.LIST, Kind.TAGS)):
         raise ValueError("is empty, write a value or remove the line")
+    if re.search(r"[\0-\x08\x0b-\x1f\x7f]", text):  # the tab and the end of a line are none
+        raise ValueError("holds a control character, remove it")
     if "\n" in text and option.kind not in (Kind.LIST, Kind.TAGS, Kind.BASE64):
         raise ValueError("goes on in the next line, which is indented; join the lines or unindent it")
     read = _READERS.get(option.kind, _number)
+    text = str(home / text) if option.kind is Kind.PATH else text
     value = read(option, option.spelling(text) if option.spelling else text)
     complaint = option.check(value) if option.check and value is not None else ""
     if complaint:
@@ -109,6 +114,7 @@ def _base64(option: Option, text: str) -> bytes:
 
 _READERS = {
     Kind.TEXT: lambda option, text: text,
+    Kind.PATH: lambda option, text: text,
     Kind.BOOL: _bool,
     Kind.LIST: _list,
     Kind.CHOICE: _choice,

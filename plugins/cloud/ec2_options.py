@@ -45,7 +45,7 @@ def _form(pattern: str, complaint: str) -> Callable[[str], str]:
 def _url(value: str) -> str:
     try:
         url = urlsplit(value)
-        good = url.scheme in ("http", "https") and url.hostname and url.port != 0
+        good = url.scheme in ("http", "https") and url.hostname and url.port != 0 and not re.search(r"\s", value)
     except ValueError:  # a port that is no number, half an IPv6 address
         good = False
     return "" if good else "is not a URL, write https://HOST[:PORT]/PATH"
@@ -57,7 +57,11 @@ def _api_url(value: str) -> str:
 
 
 def _readable(value: str) -> str:
-    return "" if os.access(value, os.R_OK) else "cannot be read, check the file's name and permissions"
+    return (
+        ""
+        if os.path.isfile(value) and os.access(value, os.R_OK)
+        else "cannot be read, check name and permissions"
+    )
 
 
 def _interfaces(value: tuple[str, ...]) -> str:
@@ -97,7 +101,7 @@ OPTIONS: tuple[Option, ...] = (
     Option("aws_session_token", Kind.TEXT, secret=True, needs=(_KEY_ID,), excludes=("profile",), site=True),
     Option("profile", Kind.TEXT, site=True),
     Option("verify_ssl", Kind.BOOL, True, risk="whoever is on the way can read and change what is sent", site=True),
-    Option("ca_bundle", Kind.TEXT, check=_readable, site=True),
+    Option("ca_bundle", Kind.PATH, check=_readable, site=True),
     Option("proxy", Kind.TEXT, check=_url, site=True),
     Option("connect_timeout_s", Kind.SECONDS, 10.0, unit="seconds", check=above_zero, site=True),
     Option("read_timeout_s", Kind.SECONDS, 60.0, unit="seconds", check=above_zero, site=True),
@@ -106,7 +110,7 @@ OPTIONS: tuple[Option, ...] = (
     Option("launch_template", Kind.TEXT, check=_template),
     Option("key_name", Kind.TEXT),
     Option("user_data_b64", Kind.BASE64, secret=True),
-    Option("user_data_file", Kind.TEXT, excludes=("user_data_b64",)),
+    Option("user_data_file", Kind.PATH, excludes=("user_data_b64",)),
     Option("subnet_id", Kind.LIST, ()),
     Option("security_group_ids", Kind.LIST, ()),
     Option("network_interfaces", Kind.LIST, (), excludes=("subnet_id",), check=_interfaces),

@@ -11,6 +11,7 @@ import pytest
 
 from elastiq import config, keys, plugin_loader
 from elastiq.interfaces import Resources
+from elastiq.options import Kind
 from elastiq.plugins.batch import htcondor_options
 from elastiq.plugins.cloud import ec2_options
 from elastiq.settings import Settings
@@ -449,3 +450,20 @@ def test_the_file_may_begin_with_a_byte_order_mark_and_end_its_lines_as_windows_
     path = tmp_path / "elastiq.conf"
     path.write_bytes(b"\xef\xbb\xbf" + MINIMAL.replace("\n", "\r\n").encode())
     assert config.load(str(path)).settings.cluster_name == "c"
+
+
+def test_the_paths_of_a_pool_are_relative_to_the_file_that_names_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = tmp_path / "etc"
+    home.mkdir()
+    (home / "certs.pem").write_text("c")
+    (home / "data").write_bytes(b"d")
+    monkeypatch.chdir(tmp_path)
+    paths = [option.name for option in ec2_options.OPTIONS if option.kind is Kind.PATH]
+    assert sorted(paths) == ["ca_bundle", "user_data_file"]
+    pool = load(home, with_ec2("ca_bundle = certs.pem\nuser_data_file = data\n")).settings.pools[0]
+    assert pool.options["ca_bundle"] == str(home / "certs.pem") and pool.options["user_data"] == b"d"
+    absolute = load(home, with_ec2(f"ca_bundle = {home}/certs.pem\n")).settings.pools[0]
+    assert absolute.options["ca_bundle"] == f"{home}/certs.pem"
+    assert load(home, with_ec2("ca_bundle =\n")).settings.pools[0].options["ca_bundle"] is None

@@ -56,7 +56,7 @@ def test_a_key_that_is_commented_out_shows_the_default_of_the_code() -> None:
     for section, key, value, commented, _ in documented():
         option = declared()[section, key]
         if commented:
-            assert values.parse(option, value) == option.default, f"[{section}] {key}"
+            assert values.parse(option, value, Path()) == option.default, f"[{section}] {key}"
 
 
 def test_the_five_keys_to_set_are_the_only_ones_that_are_not_commented_out() -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import importlib.util
+import os
+import socket
 from pathlib import Path
 
 import pytest
@@ -43,7 +45,11 @@ def test_every_problem_is_told_at_once_in_the_order_of_the_file(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("check_vms_every_s = 0", "must be above 0"),
+        ("check_vms_every_s = 0", "must be at least 0.1"),
+        ("sleep_s = 0.09", "must be at least 0.1"),
+        ("static_workers = ,", "is empty"),
+        ("batch_plugin = htcondor\0", "holds a control character"),
+        ("static_workers = a\x1bb", "holds a control character"),
         ("check_vms_every_s = 5 s", "`5 s` is no number"),
         ("check_vms_every_s = nan", "`nan` is no number"),
         ("check_vms_every_s = inf", "`inf` is no number"),
@@ -75,10 +81,6 @@ def test_a_wrong_value_of_the_core_is_told_with_its_line(tmp_path: Path, line: s
 @pytest.mark.parametrize(
     ("key", "zero_is_right"),
     [
-        ("sleep_s", False),
-        ("check_queue_every_s", False),
-        ("check_vms_every_s", False),
-        ("check_vms_in_error_every_s", False),
         ("estimated_vm_deploy_time_s", False),
         ("drain_timeout_s", False),
         ("lost_after_s", False),
@@ -97,9 +99,31 @@ def test_a_time_of_zero_is_right_only_where_it_can_be_meant(tmp_path: Path, key:
         assert problems(tmp_path, text) == [f"2: [elastiq] {key}: must be above 0"]
 
 
+@pytest.mark.parametrize("key", ["sleep_s", "check_queue_every_s", "check_vms_every_s", "check_vms_in_error_every_s"])
+def test_a_period_that_would_be_a_busy_loop_is_told(tmp_path: Path, key: str) -> None:
+    for value in ("0", "0.0999", "1e-9"):
+        text = f"[elastiq]\n{key} = {value}\n[ec2]\nimage_id = ami-1\n"
+        assert problems(tmp_path, text) == [f"2: [elastiq] {key}: must be at least 0.1"]
+    assert getattr(load(tmp_path, f"[elastiq]\n{key} = 0.1\n[ec2]\nimage_id = ami-1\n").settings, key) == 0.1
+
+
 @pytest.mark.parametrize(
     ("line", "said"),
     [
+        ("flavour = ,,", "is empty"),
+        ("subnet_id = ,", "is empty"),
+        ("security_group_ids = , ,", "is empty"),
+        ("network_interfaces = ,", "is empty"),
+        ("tags = ,", "is empty"),
+        ("api_url = https://cloud.example.org/a b", "is not a URL"),
+        ("api_url = https://cloud.example .org/", "is not a URL"),
+        ("proxy = http://proxy:3128 /", "is not a URL"),
+        ("key_name = a\0b", "holds a control character"),
+        ("user_data_file = a\0b", "holds a control character"),
+        ("ca_bundle = a\0b", "holds a control character"),
+        ("ca_bundle = .", "cannot be read"),
+        ("ca_bundle = fifo", "cannot be read"),
+        ("user_data_file = fifo", "it is not a regular file"),
         ("api_url = cloud.example.org", "is not a URL"),
         ("api_url = https://cloud:port/", "is not a URL"),
         ("api_url = https://[::1", "is not a URL"),
@@ -134,6 +158,7 @@ def test_a_time_of_zero_is_right_only_where_it_can_be_meant(tmp_path: Path, key:
     ],
 )
 def test_a_wrong_value_of_a_pool_is_told_with_its_line(tmp_path: Path, line: str, said: str) -> None:
+    os.mkfifo(tmp_path / "fifo")
     (problem,) = problems(tmp_path, with_ec2(line))
     assert problem.startswith(f"5: [ec2] {line.partition(' ')[0]}: ") and said in problem
 
@@ -379,3 +404,22 @@ def test_json_logs_without_the_library_are_told(tmp_path: Path, monkeypatch: pyt
 def test_the_error_as_text_is_all_its_problems(tmp_path: Path) -> None:
     error = config.ConfigError(["one", "two"])
     assert str(error) == "one\ntwo" and error.problems == ["one", "two"]
+
+
+@pytest.mark.parametrize("kind", ["fifo", "socket", "device"])
+def test_what_is_no_regular_file_is_refused_and_never_waited_for(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "x"
+    with socket.socket(socket.AF_UNIX) as listener:
+        if kind == "fifo":
+            os.mkfifo(path)
+        elif kind == "socket":
+            listener.bind(str(path))
+        else:
+            path.symlink_to("/dev/zero")
+        with pytest.raises(config.ConfigError) as refused:
+            config.load(path)
+        why = "No such device or address" if kind == "socket" else "it is not a regular file"
+        said = f"{path}: cannot be read ({why}), check its name and permissions"
+        assert refused.value.problems == [said]
+        (problem,) = problems(tmp_path, with_ec2("user_data_file = x\n"))
+        assert problem == f"5: [ec2] user_data_file: {said}"
