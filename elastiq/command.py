@@ -69,7 +69,13 @@ class CommandResult:
         """The standard error (or, if empty, the output) as one short line, for a person."""
         said = (self.stderr.strip() or self.stdout.strip())[:2000].decode("utf-8", errors="replace")
         line = " ".join("".join(c if c.isprintable() else " " for c in said).split())
-        return (line if len(line) <= 300 else line[:297] + "...") or f"exit code {self.returncode}"
+        return (line if len(line) <= 300 else line[:297] + "...") or self.ending
+
+    @property
+    def ending(self) -> str:
+        """How it ended, for a person."""
+        code = self.returncode
+        return f"exit code {code}" if code >= 0 else f"signal {-code} ({signal.strsignal(-code)})"
 
 
 _stopping = threading.Event()

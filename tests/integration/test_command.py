@@ -76,7 +76,9 @@ def test_input_that_nobody_reads_holds_nothing() -> None:
 
 
 def test_a_child_that_is_ended_by_a_signal_has_a_negative_code() -> None:
-    assert command.run(["sh", "-c", "kill -TERM $$"], timeout_s=10).returncode == -15
+    ended = command.run(["sh", "-c", "kill -TERM $$"], timeout_s=10)
+    assert (ended.returncode, ended.complaint) == (-15, "signal 15 (Terminated)")
+    assert command.run(["sh", "-c", "kill -40 $$"], timeout_s=10).complaint.startswith("signal 40 (")
 
 
 @pytest.mark.parametrize("name", ["no-such-command-elastiq", "/no/such/file", "/etc/passwd/x", "/etc/passwd", "/"])
