@@ -83,12 +83,12 @@ def fake_condor(folder: Path) -> None:
         }
         for n in range(20)
     ]
-    collector = [{"MyType": "Collector", "Name": "c", "DaemonStartTime": 1, "MyCurrentTime": 100000}]
-    for name, text in (("jobs", jobs), ("slots", slots), ("collector", collector)):
+    pool = [{"MyType": "Collector", "Name": "c", "StatsLifetime": 100000}, *slots]
+    for name, text in (("jobs", jobs), ("slots", slots), ("pool", pool)):
         (folder / name).write_text(json.dumps(text))
     scripts = {
         "condor_q": f"cat {folder}/jobs",
-        "condor_status": 'case "$*" in *ollector*) x=collector;; *chedd*) exit;; *) x=slots;; esac\n'
+        "condor_status": 'case "$*" in *ollector*) x=pool;; *chedd*) exit;; *) x=slots;; esac\n'
         f"cat {folder}/$x",
         "condor_drain": "exit 1",
         "condor_config_val": "exit 1",

@@ -67,7 +67,7 @@ class SettleJudge:
     def why_unsettled(self, view: Workers, expected: frozenset[str], began: float) -> str:
         """Empty if settled. ``expected``: names of the workers that should be there."""
         if view.missing:
-            return f"no answer from {', '.join(view.missing)}"
+            return f"the answer is incomplete: {', '.join(view.missing)}"
         if view.source_up_s is not None and view.source_up_s < self.settle_s:
             up_s = view.source_up_s
             return f"the collector has been up for only {up_s:.0f} s of batch_settle_s {self.settle_s:g}"

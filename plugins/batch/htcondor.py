@@ -19,7 +19,7 @@ from dataclasses import replace
 from itertools import chain
 from typing import Any, Iterable, Mapping, Sequence, Union
 
-from elastiq.command import CommandError, CommandResult, run
+from elastiq.command import CommandError, CommandNotFound, CommandResult, run
 from elastiq.interfaces import (
     BatchSystem,
     Check,
@@ -50,6 +50,7 @@ CHECKS = {
 ALREADY_DRAINING, NO_SUCH_DRAIN, CHECK_FAILED = (b"error code %d" % code for code in (10001, 10002, 10003))
 HOST = re.compile(r"[a-z0-9._-]+")
 SEE = "see docs/htcondor.md"
+ON_THE_PATH = " (HTCondor's tools must be installed, and on the PATH of elastiq)"
 
 
 class HTCondor(BatchSystem):
@@ -142,7 +143,7 @@ class HTCondor(BatchSystem):
         """All workers, and for how long the collector has been up: one read of one collector says both."""
         found = self._ads(f'({pool.SLOTS}) || MyType == "Collector" || MyType == "Scheduler" || MyType == "Negotiator"')
         workers = (pool.worker(name, slots) for name, slots in sorted(pool.by_machine(found).items()))
-        return Workers(tuple(map(self._unless_undone, workers)), pool.source_up_s(found))
+        return Workers(tuple(map(self._unless_undone, workers)), pool.source_up_s(found), pool.missing(found))
 
     def _unless_undone(self, worker: Worker) -> Worker:
         """An update that got lost leaves a drain in the ad that was cancelled (seen: for 11 s; at most
@@ -251,12 +252,14 @@ class HTCondor(BatchSystem):
         try:
             return run(argv, timeout_s=self._timeout_s, max_output=MAX_OUTPUT, stdin=stdin)
         except CommandError as error:
-            raise SourceError(str(error)) from None
+            hint = ON_THE_PATH if isinstance(error, CommandNotFound) else ""
+            raise SourceError(f"{error}{hint}") from None
 
     def _ask(self, tool: str, *args: str) -> list[ads.Row]:
         result = self._run(tool, *args)
         if result.returncode != 0:  # first: what it printed is then no answer, however well-formed
-            raise SourceError(f"{tool} failed with exit code {result.returncode}: {result.complaint}")
+            said = "" if result.complaint == result.ending else f": {result.complaint}"
+            raise SourceError(f"{tool} failed with {result.ending}{said}")
         return ads.rows(result.text, tool)
 
 

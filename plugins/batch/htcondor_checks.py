@@ -24,7 +24,7 @@ def check_pool(batch: BatchSystem, run: Run, ask: Ask, constrained: bool) -> Ite
         return
     yield Check("htcondor commands", "ok", "found")
     looks: dict[str, Callable[[], tuple[str, str]]] = {
-        "htcondor collector": lambda: ("ok", f"answers, knows {len(batch.workers().workers)} workers"),
+        "htcondor collector": lambda: _collector(batch),
         "htcondor queue": lambda: _queue(batch, ask, constrained),
         "htcondor drain": lambda: _drain(run, ask) if batch.can_drain else NO_DRAIN,
     }
@@ -36,6 +36,13 @@ def check_pool(batch: BatchSystem, run: Run, ask: Ask, constrained: bool) -> Ite
 
 
 NO_DRAIN = ("warning", "drain = no: a job that starts right before a machine's end is lost with it")
+
+
+def _collector(batch: BatchSystem) -> tuple[str, str]:
+    found = batch.workers()
+    if found.missing:
+        return "warning", f"its answer is incomplete: {', '.join(found.missing)}"
+    return "ok", f"answers, knows {len(found.workers)} workers"
 
 
 def _queue(batch: BatchSystem, ask: Ask, constrained: bool) -> tuple[str, str]:

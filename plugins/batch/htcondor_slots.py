@@ -25,10 +25,23 @@ def by_machine(ads: Iterable[Row]) -> dict[str, list[Row]]:
     """The slots of each machine, by its name in lower case."""
     found: dict[str, list[Row]] = {}
     for row in ads:
-        name = word(row, "machine") or word(row, "name").rpartition("@")[2]
-        if name and word(row, "mytype") in SLOT_TYPES:
-            found.setdefault(name, []).append(row)
+        if _machine(row) and word(row, "mytype") in SLOT_TYPES:
+            found.setdefault(_machine(row), []).append(row)
     return found
+
+
+def _machine(row: Row) -> str:
+    return word(row, "machine") or word(row, "name").rpartition("@")[2]
+
+
+def missing(ads: Sequence[Row]) -> tuple[str, ...]:
+    """What shows that these are not all ads that there are. A collector puts its own ad among the others, 1 s
+    after its start and every COLLECTOR_UPDATE_INTERVAL, whomever else it tells (`sendCollectorAd`)."""
+    kinds = [word(row, "mytype") for row in ads]
+    named = [kind not in SLOT_TYPES or _machine(row) if kind else not row for row, kind in zip(ads, kinds)]
+    own = f"{'' if ads else 'it is empty: '}the collector's own ad is not in it"
+    strange = f"{len(ads) - sum(map(bool, named))} of its ads without a name or a type"
+    return (*([own] if "collector" not in kinds else []), *([strange] if not all(named) else []))
 
 
 def source_up_s(ads: Sequence[Row]) -> Optional[float]:
@@ -36,10 +49,8 @@ def source_up_s(ads: Sequence[Row]) -> Optional[float]:
 
     Its ad has no start time (23.9), but StatsLifetime, made new every COLLECTOR_UPDATE_INTERVAL (900 s); what
     it stamped as heard from others since then is later by the same clock. In its first second it knows
-    nobody, not even itself. The least of several collectors counts.
+    nobody, not even itself (`missing`). The least of several collectors counts.
     """
-    if not ads:
-        return 0.0
     heard = max(_numbers(ads, "lastheardfrom"), default=0.0)
     ages = []
     for row in (row for row in ads if word(row, "mytype") == "collector"):

@@ -10,7 +10,8 @@ from typing import Any, Callable
 import pytest
 
 from elastiq import command
-from elastiq.interfaces import DrainMode, DrainOutcome, Owner, SourceError, Worker, WorkerState
+from elastiq.interfaces import DrainMode, DrainOutcome, Owner, SourceError, Worker, Workers, WorkerState
+from elastiq.observations import SettleJudge
 from elastiq.plugins.batch import htcondor
 from elastiq.plugins.batch.htcondor import HTCondor
 from tests.integration.fake_htcondor import FakePool
@@ -96,8 +97,28 @@ def test_nonsense_with_success_is_unknown(pool: FakePool, call: str) -> None:
 
 def test_a_missing_command_is_unknown_and_named(pool: FakePool) -> None:
     (pool.bin / "condor_q").unlink()
-    with pytest.raises(SourceError, match=r"condor_q.*cannot be executed"):
+    with pytest.raises(SourceError, match=r"condor_q.*cannot be executed: No such file.*HTCondor's.*PATH of elastiq"):
         plugin().jobs()
+
+
+@pytest.mark.parametrize("tool, call", [("condor_status", "workers"), ("condor_q", "jobs"), ("condor_drain", "drain")])
+def test_a_command_that_a_signal_ended_is_unknown_and_the_signal_is_said_once(
+    pool: FakePool, tool: str, call: str
+) -> None:
+    pool.add_worker("w1", "10.0.0.1")
+    (pool.bin / tool).write_text("#!/bin/sh\nkill -SEGV $$\n")
+    with pytest.raises(SourceError) as caught:
+        CALLS[call](plugin())
+    assert str(caught.value).count("signal 11 (Segmentation fault)") == 1
+    assert "11" not in str(caught.value).replace("signal 11", "") and "exit code" not in str(caught.value)
+
+
+@pytest.mark.parametrize("tool, call", [("condor_status", "workers"), ("condor_q", "jobs")])
+def test_an_exit_code_of_a_silent_command_is_said_once(pool: FakePool, tool: str, call: str) -> None:
+    (pool.bin / tool).write_text("#!/bin/sh\nexit 7\n")
+    with pytest.raises(SourceError) as caught:
+        CALLS[call](plugin())
+    assert str(caught.value).count("exit code 7") == 1
 
 
 def test_commands_that_were_stopped_are_unknown(pool: FakePool) -> None:
@@ -109,12 +130,9 @@ def test_commands_that_were_stopped_are_unknown(pool: FakePool) -> None:
 # --------------------------------------------------------------------------- the queue
 
 
-def test_nothing_printed_at_exit_code_zero_is_an_empty_queue_and_an_empty_pool(pool: FakePool) -> None:
+def test_nothing_printed_at_exit_code_zero_is_an_empty_queue(pool: FakePool) -> None:
     pool.once("jobs", "silent")
     assert plugin().jobs().groups == ()
-    pool.once("workers", "silent")
-    answer = plugin().workers()
-    assert (answer.workers, answer.source_up_s) == ((), 0.0), "not even the collector itself: it has just begun"
 
 
 def test_the_jobs_of_all_users_are_seen(pool: FakePool) -> None:
@@ -284,7 +302,62 @@ def test_a_collector_that_was_just_restarted_says_so(pool: FakePool) -> None:
     fresh = {"StatsLifetime": 3, "StatsLastUpdateTime": 100_000, "LastHeardFrom": 100_000}
     change(pool, collector=fresh)
     answer = plugin().workers()
-    assert (answer.workers, answer.source_up_s) == ((), 3.0)
+    assert (answer.workers, answer.source_up_s, answer.missing) == ((), 3.0, ())
+
+
+def answers(pool: FakePool, text: str) -> Workers:
+    """What the plugin makes of this, said by condor_status."""
+    (pool.folder / "answer").write_text(text)
+    (pool.bin / "condor_status").write_text(f"#!/bin/sh\ncat {pool.folder}/answer\n")
+    return plugin().workers()
+
+
+COLLECTOR = '{"MyType": "Collector", "Name": "pool", "StatsLifetime": 5000}'
+SLOT = '{"MyType": "Machine", "Machine": "w1", "Name": "slot1@w1", "State": "Unclaimed", "Activity": "Idle"}'
+SCHEDD = '{"MyType": "Scheduler", "Name": "head"}'
+
+
+@pytest.mark.parametrize(
+    "text, seen, why",
+    [
+        ("", [], "it is empty: the collector's own ad"),
+        ("\n", [], "it is empty: the collector's own ad"),
+        ("[]", [], "it is empty: the collector's own ad"),
+        ("[{}]", [], "the collector's own ad"),
+        (f"[{SLOT}]", ["w1"], "the collector's own ad"),
+        (f"[{SCHEDD}]", [], "the collector's own ad"),
+        (f"[{SLOT}, {SCHEDD}]", ["w1"], "the collector's own ad"),
+        ('[{"MyType":"Machine","Name":5,"Cpus":"NaN","State":null}]', [], "the collector's own ad"),
+        ('[{"MyType":"Machine","Name":5,"Cpus":"NaN","State":null}]', [], "1 of its ads without a name"),
+        (f'[{COLLECTOR}, {SLOT}, {{"MyType":"Machine","Name":5}}]', ["w1"], "1 of its ads without a name"),
+        (f'[{COLLECTOR}, {{"MyType":"Slot","Machine":null}}, {{"MyType":"Slot"}}]', [], "2 of its ads without a name"),
+        (f'[{COLLECTOR}, {{"MyType":"Machine","Machine":"","Name":"slot1@"}}]', [], "1 of its ads without a name"),
+        (f'[{COLLECTOR}, {{"MyType":null,"Machine":"w1"}}]', [], "1 of its ads without a name or a type"),
+        (f'[{COLLECTOR}, {{"Machine":"w1","Name":"slot1@w1"}}]', [], "1 of its ads without a name or a type"),
+    ],
+)
+def test_an_answer_that_is_not_whole_never_settles(pool: FakePool, text: str, seen: list[str], why: str) -> None:
+    answer = answers(pool, text)
+    assert [worker.name for worker in answer.workers] == seen
+    assert any(why in missing for missing in answer.missing), answer.missing
+    for settle_s in (0.0, 300.0):
+        told = SettleJudge(settle_s).why_unsettled(answer, frozenset(), 0.0)
+        assert why in told and "has been up" not in told
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"[{COLLECTOR}]",
+        f"[{COLLECTOR}, {SLOT}, {SCHEDD}, {{}}]",
+        '[{"mytype": "collector"}]',
+        f'[{COLLECTOR}, {{"MyType": "Negotiator"}}, {{"MyType": "Summary"}}]',
+    ],
+)
+def test_an_answer_with_the_collector_itself_is_whole(pool: FakePool, text: str) -> None:
+    answer = answers(pool, text)
+    assert answer.missing == ()
+    assert SettleJudge(300.0).why_unsettled(answer, frozenset(), 0.0) == ""
 
 
 def test_workers_and_the_age_of_the_collector_come_in_one_read(pool: FakePool) -> None:
@@ -461,5 +534,7 @@ def test_checks_find_what_would_go_wrong(pool: FakePool, monkeypatch: pytest.Mon
     assert levels(plugin())["queue"] == "warning"
     pool.once("workers", "fail")
     assert levels(plugin())["collector"] == "error"
+    pool.once("workers", "silent")
+    assert levels(plugin())["collector"] == "warning"
     monkeypatch.setenv("PATH", "/nonexistent")
     assert levels(plugin()) == {"commands": "error"}

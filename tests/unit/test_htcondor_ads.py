@@ -606,11 +606,8 @@ def test_the_youngest_of_several_collectors_counts() -> None:
     assert up(COLLECTOR, {**COLLECTOR, "StatsLifetime": 5}) == 5
 
 
-def test_a_collector_that_knows_nobody_has_just_begun() -> None:
-    assert up() == 0
-
-
 def test_a_collector_that_does_not_say_is_of_unknown_age() -> None:
+    assert up() is None
     assert up(slot("slot1@w1", LastHeardFrom=1250)) is None
     assert up({"MyType": "Collector"}) is None
     assert up({"MyType": "Collector", "StatsLifetime": "x", "RecentStatsLifetime": None}) is None

@@ -65,7 +65,7 @@ def test_a_complete_view_of_a_source_that_has_been_up_is_settled() -> None:
 
 
 def test_a_part_that_did_not_answer_unsettles() -> None:
-    assert why(SettleJudge(SETTLE_S), 1, missing=("pool2", "pool3")) == "no answer from pool2, pool3"
+    assert why(SettleJudge(SETTLE_S), 1, missing=("pool2", "pool3")) == "the answer is incomplete: pool2, pool3"
 
 
 @pytest.mark.parametrize(("up_s", "settled"), [(0.0, False), (599.0, False), (600.0, True), (None, True)])
