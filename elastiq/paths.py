@@ -17,6 +17,13 @@ _Given = Optional[str]
 _FLOCK = "hhqqi"  # struct flock with 64-bit offsets, which every Python on Linux is built with
 
 
+def path(text: str) -> str:
+    """An argument that names a file. Raises ValueError: an empty one is most likely a variable that is not set."""
+    if not text:
+        raise ValueError
+    return text
+
+
 @dataclass(frozen=True)
 class Paths:
     """The configuration file and the directories of one daemon; absolute."""
@@ -62,18 +69,24 @@ class Lock:
         """Take it, waiting a moment for one who is just leaving. Raises `LockedError` or OSError."""
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         end = time.monotonic() + wait_s
-        while True:
-            try:
-                fcntl.lockf(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except (BlockingIOError, PermissionError):
+        try:
+            while not self._taken():
                 if time.monotonic() >= end:
                     pid = lock_holder(self._fd)
                     os.close(self._fd)
-                    raise LockedError(path, pid or None) from None
+                    raise LockedError(path, pid or None)
                 time.sleep(0.05)
-        os.ftruncate(self._fd, 0)
-        os.pwrite(self._fd, f"{os.getpid()}\n".encode(), 0)
+            os.ftruncate(self._fd, 0)
+            os.pwrite(self._fd, f"{os.getpid()}\n".encode(), 0)
+        except OSError as error:  # of a descriptor: it names no file
+            raise OSError(error.errno, error.strerror, str(path)) from None
+
+    def _taken(self) -> bool:
+        try:
+            fcntl.lockf(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        except (BlockingIOError, PermissionError):
+            return False
 
     def release(self) -> None:
         os.close(self._fd)

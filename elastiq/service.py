@@ -24,7 +24,7 @@ from elastiq.daemon import Daemon
 from elastiq.events import EventQueue, RealClock
 from elastiq.interfaces import SourceError
 from elastiq.notify import notify, watchdog_s
-from elastiq.paths import LOCK, SOCKET_LOCK, Lock, LockedError, Paths
+from elastiq.paths import LOCK, SOCKET_LOCK, Lock, LockedError, Paths, path
 from elastiq.store import Store, StoreError
 from elastiq.threads import ThreadExecutor
 
@@ -53,7 +53,8 @@ def _explained(error: Exception) -> tuple[int, list[str]]:
     """The exit code for one of EXPECTED, and lines for a person."""
     if isinstance(error, (config.ConfigError, SourceError)):
         return EXIT_CONFIG, str(error).splitlines()
-    text = f"{error.filename}: {error.strerror}, cannot start" if isinstance(error, OSError) else str(error)
+    named = f"{error.filename}: " if isinstance(error, OSError) and error.filename else ""
+    text = f"{named}{error.strerror}, cannot start" if isinstance(error, OSError) else str(error)
     return EXIT_RUNS_ALREADY if isinstance(error, LockedError) else EXIT_CANNOT_CREATE, [text]
 
 
@@ -82,10 +83,10 @@ def _parser() -> argparse.ArgumentParser:
         prog="elastiq", epilog=EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
     )
     parser.description = "Run elastiq in the foreground; `elastiqctl` controls it."
-    parser.add_argument("--config", metavar="FILE", help="configuration file (root: /etc/elastiq.conf)")
-    parser.add_argument("--logdir", metavar="DIR", help="also log into rotated files there")
-    parser.add_argument("--statedir", metavar="DIR", help="durable state (root: /var/lib/elastiq)")
-    parser.add_argument("--rundir", metavar="DIR", help="control socket (root: /run/elastiq)")
+    parser.add_argument("--config", type=path, metavar="FILE", help="configuration file (root: /etc/elastiq.conf)")
+    parser.add_argument("--logdir", type=path, metavar="DIR", help="also log into rotated files there")
+    parser.add_argument("--statedir", type=path, metavar="DIR", help="durable state (root: /var/lib/elastiq)")
+    parser.add_argument("--rundir", type=path, metavar="DIR", help="control socket (root: /run/elastiq)")
     parser.add_argument("--version", action="version", version=f"elastiq {__version__}")
     parser.add_argument("--background", action="store_true", help=argparse.SUPPRESS)  # no log on stderr
     return parser

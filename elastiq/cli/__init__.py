@@ -110,11 +110,13 @@ def _parser() -> argparse.ArgumentParser:
 
 def _places(default: Optional[str]) -> argparse.ArgumentParser:
     """The options that may stand before and after the command."""
+    from elastiq.paths import path
+
     places = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    places.add_argument("--config", metavar="FILE", default=default, help="the configuration file")
-    places.add_argument("--logdir", metavar="DIR", default=default, help="where the log is")
-    places.add_argument("--statedir", metavar="DIR", default=default, help="where the durable state is")
-    places.add_argument("--rundir", metavar="DIR", default=default, help="where the control socket is")
+    places.add_argument("--config", type=path, metavar="FILE", default=default, help="the configuration file")
+    places.add_argument("--logdir", type=path, metavar="DIR", default=default, help="where the log is")
+    places.add_argument("--statedir", type=path, metavar="DIR", default=default, help="where the durable state is")
+    places.add_argument("--rundir", type=path, metavar="DIR", default=default, help="where the control socket is")
     return places
 
 

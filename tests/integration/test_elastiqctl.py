@@ -4,6 +4,7 @@ port on loopback where nobody listens, so that the daemon lives but knows nothin
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import json
 import os
@@ -24,6 +25,7 @@ from elastiq import client
 from elastiq.cli.running import holder, send_signal
 from elastiq.control import ControlServer, Refused
 from elastiq.paths import LOCK, Paths
+from elastiq.service import _explained
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 COMMANDS = ("condor_q", "condor_status", "condor_config_val", "condor_version", "condor_drain")
@@ -613,6 +615,10 @@ def test_conf_shows_versions_places_and_keys_but_no_secret(head: Head) -> None:
         (("status", "--nonsense"), 2),
         (("log", "-n", "-1"), 2),
         (("log", "-n", "x"), 2),
+        (("--config", "", "start"), 2),
+        (("--logdir", "", "log"), 2),
+        (("--statedir", "", "stop"), 2),
+        (("status", "--rundir", ""), 2),
         (("--config", "/nowhere/x", "start"), 78),
         (("--config", "/", "conf"), 78),
         (("--rundir", "/proc/nowhere", "start"), 73),
@@ -632,6 +638,19 @@ def test_no_input_ends_in_a_traceback(head: Head, words: tuple[str, ...], code: 
     assert done.returncode == code, done
     if code not in (0, 2):
         assert len(done.stderr.splitlines()) >= 1
+
+
+@pytest.mark.parametrize("option", ["--config", "--logdir", "--statedir", "--rundir"])
+def test_an_empty_path_is_not_taken_for_the_usual_one(option: str) -> None:
+    argv = [sys.executable, "-m", "elastiq.service", option, ""]
+    done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 2 and f"argument {option}: invalid path value: ''" in done.stderr
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EMFILE])
+def test_an_error_that_no_file_is_known_for_is_told_without_one(number: int) -> None:
+    assert _explained(OSError(number, os.strerror(number)))[1] == [f"{os.strerror(number)}, cannot start"]
+    assert _explained(OSError(number, "x", "/f"))[1] == ["/f: x, cannot start"]
 
 
 def test_the_demo_needs_no_configuration(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
@@ -103,6 +104,17 @@ def test_asking_never_gets_in_the_way_of_a_start(paths: Paths) -> None:
         for _ in range(200):
             Lock(paths.statedir / LOCK, wait_s=0).release()
         asker.kill()
+
+
+@pytest.mark.parametrize("call", ["fcntl.lockf", "os.ftruncate", "os.pwrite"])
+def test_a_lock_that_cannot_be_written_is_named(paths: Paths, monkeypatch: pytest.MonkeyPatch, call: str) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(f"elastiq.paths.{call}", full)
+    with pytest.raises(OSError, match="No space left") as refused:
+        Lock(paths.statedir / LOCK)
+    assert refused.value.filename == str(paths.statedir / LOCK)
 
 
 def test_the_usual_places_are_the_system_s_for_root_and_the_home_s_for_others(
