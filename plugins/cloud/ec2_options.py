@@ -57,11 +57,7 @@ def _api_url(value: str) -> str:
 
 
 def _readable(value: str) -> str:
-    return (
-        ""
-        if os.path.isfile(value) and os.access(value, os.R_OK)
-        else "cannot be read, check name and permissions"
-    )
+    return "" if os.path.isfile(value) and os.access(value, os.R_OK) else "cannot be read, check name and permissions"
 
 
 def _interfaces(value: tuple[str, ...]) -> str:
