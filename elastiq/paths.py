@@ -70,23 +70,20 @@ class Lock:
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         end = time.monotonic() + wait_s
         try:
-            while not self._taken():
-                if time.monotonic() >= end:
-                    pid = lock_holder(self._fd)
-                    os.close(self._fd)
-                    raise LockedError(path, pid or None)
-                time.sleep(0.05)
+            while True:
+                try:
+                    fcntl.lockf(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except (BlockingIOError, PermissionError):
+                    if time.monotonic() >= end:
+                        pid = lock_holder(self._fd)
+                        os.close(self._fd)
+                        raise LockedError(path, pid or None) from None
+                    time.sleep(0.05)
             os.ftruncate(self._fd, 0)
             os.pwrite(self._fd, f"{os.getpid()}\n".encode(), 0)
         except OSError as error:  # of a descriptor: it names no file
             raise OSError(error.errno, error.strerror, str(path)) from None
-
-    def _taken(self) -> bool:
-        try:
-            fcntl.lockf(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return True
-        except (BlockingIOError, PermissionError):
-            return False
 
     def release(self) -> None:
         os.close(self._fd)
