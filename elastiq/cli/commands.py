@@ -80,7 +80,9 @@ def adopt(paths: Paths, args: Namespace) -> int:
     if not found:
         print("no instance of this cluster belongs to another head node: nothing to adopt")
         return 0
-    print(f"{len(found)} instances of this cluster belong to another head node:")
+    one = len(found) == 1
+    which = "1 instance of this cluster belongs" if one else f"{len(found)} instances of this cluster belong"
+    print(f"{which} to another head node:")
     for instance in found:
         print(f"  {instance}")
     if not args.yes:

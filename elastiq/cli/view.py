@@ -62,11 +62,17 @@ def _queue(screen: Screen, queue: Status) -> list[str]:
         (g for g in queue["groups"] if g["waiting"]), key=lambda g: (g["matchable"], -g["waiting"])
     )
     rows = [
-        [str(g["waiting"]), duration(g["waiting_s"]), _request(g), g["sample_job"] or "", _served(g)]
+        [
+            *(str(g[key] or "") for key in ("waiting", "held", "launching")),
+            duration(g["waiting_s"]),
+            _request(g),
+            g["sample_job"] or "",
+            g["reason"],
+        ]
         for g in groups
     ]
     styles = ["" if g["matchable"] else "bad" for g in groups]
-    head = ("JOBS", "FOR", "EACH ASKS", "EXAMPLE", "SERVED BY, OR WHY NOT")
+    head = ("WAITING", "HELD", "LAUNCHING", "FOR", "EACH ASKS", "EXAMPLE", "SERVED BY, OR WHY THE REST IS NOT")
     return lines + (screen.table(head, rows, styles, spare="EXAMPLE FOR") if rows else [])
 
 
@@ -75,21 +81,14 @@ def _request(group: Status) -> str:
     return ", ".join(f"{group[key]:g}{unit}" for key, unit in asked if group[key]) or "not said"
 
 
-def _served(group: Status) -> str:
-    launching = f"launching for {group['launching']}" if group["launching"] else ""
-    return "; ".join(part for part in (launching, group["reason"]) if part)
-
-
 def _nodes(screen: Screen, status: Status, now: float) -> list[str]:
     quota, nodes = status["quota"], status["nodes"]
     count = Counter(node["state"] for node in nodes)
     order = [*STATES, *sorted(set(count) - set(STATES))]
     states = ", ".join(f"{count[state]} {state}" for state in order if count[state])
     most = "unlimited" if quota["max_vms"] is None else quota["max_vms"]
-    lines = [
-        f"nodes: {len(nodes)}{f' ({states})' if states else ''}; "
-        f"quota: {quota['counted']} count, min_vms {quota['min_vms']}, max_vms {most}"
-    ]
+    counts = f"quota: {_count(quota)}, min_vms {quota['min_vms']}, max_vms {most}"
+    lines = [screen.line(f"nodes: {len(nodes)}{f' ({states})' if states else ''}; {counts}"), *_above(screen, quota)]
     nodes = sorted(nodes, key=lambda node: (order.index(node["state"]), node["since"], node["id"]))
     rows = [
         [
@@ -105,7 +104,19 @@ def _nodes(screen: Screen, status: Status, now: float) -> list[str]:
     ]
     head = ("NODE", "STATE", "FOR", "JOBS", "WORKER", "POOL", "REASON")
     styles = [STATES.get(node["state"], "") for node in nodes]
-    return [screen.line(lines[0]), *(screen.table(head, rows, styles, spare="POOL WORKER") if rows else [])]
+    return lines + (screen.table(head, rows, styles, spare="POOL WORKER") if rows else [])
+
+
+def _count(limited: Status) -> str:
+    return f"{limited['counted']} {'counts' if limited['counted'] == 1 else 'count'}"
+
+
+def _above(screen: Screen, limited: Status) -> list[str]:
+    """More than the limit of the cluster or of a pool: it was lowered, or machines were found again."""
+    if limited["max_vms"] is None or limited["counted"] <= limited["max_vms"]:
+        return []
+    text = f"! above max_vms: {_count(limited)}, {limited['max_vms']} may; none is launched until fewer do"
+    return [screen.line(text, "warn")]
 
 
 def _pools(screen: Screen, pools: list[Status]) -> list[str]:
@@ -115,9 +126,11 @@ def _pools(screen: Screen, pools: list[Status]) -> list[str]:
         trouble = [f"{offer}: {why}" for offer, why in pool["blocked"].items()]
         if pool["breaker"]:
             trouble.insert(0, pool["breaker"])
-        if len(pools) > 1 or trouble:
+        above = _above(screen, pool)
+        if len(pools) > 1 or trouble or above:
             most = "" if pool["max_vms"] is None else f" of at most {pool['max_vms']}"
-            lines.append(screen.line(f"pool {pool['name']}: {pool['counted']} count{most}"))
+            lines.append(screen.line(f"pool {pool['name']}: {_count(pool)}{most}"))
+        lines += ["  " + line for line in above]
         lines += [screen.line(f"  ! {line}", "warn") for line in trouble]
     return lines
 

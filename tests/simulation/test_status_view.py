@@ -81,6 +81,35 @@ def test_jobs_that_are_not_served_are_named_with_the_reason(monkeypatch: pytest.
     assert "asks 64 cpus, the machine has 4" in text and "64 cpus, 500 MB" in text
 
 
+def test_how_many_of_a_group_are_held_and_launched_for_stands_beside_why_the_rest_is_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    status = snapshot(cluster())
+    group = {"key": "g", "sample_job": "7.0", "cpus": 1, "memory_mb": 0, "disk_mb": 0, "gpus": 0, "requirements": ""}
+    why = {"matchable": True, "standing": "served", "reason": "max_vms 3 is reached"}
+    jobs = {"waiting": 7, "running": 0, "waiting_s": 50.0, "held": 4, "launching": 2}
+    status["queue"] = {**status["queue"], "groups": [{**group, **why, **jobs}]}
+    lines = view.text(status, 1, 1.0).splitlines()
+    head = next(at for at, line in enumerate(lines) if line.startswith("WAITING"))
+    assert lines[head].split()[:4] == ["WAITING", "HELD", "LAUNCHING", "FOR"]
+    assert lines[head + 1].split()[:3] == ["7", "4", "2"] and lines[head + 1].endswith("max_vms 3 is reached")
+    status["queue"]["groups"] = [{**group, **why, **jobs, "launching": 0}]
+    assert "LAUNCHING" not in view.text(status, 1, 1.0)
+
+
+def test_more_machines_than_the_limit_are_pointed_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    status = snapshot(cluster())
+    status["quota"] = {**status["quota"], "max_vms": 1, "counted": 1}
+    assert "quota: 1 counts, min_vms 0, max_vms 1" in view.text(status, 1, 1.0)
+    assert "! above" not in view.text(status, 1, 1.0)
+    status["quota"]["counted"] = 2
+    assert "\n! above max_vms: 2 count, 1 may; none is launched until fewer do" in view.text(status, 1, 1.0)
+    status["quota"]["max_vms"] = None
+    assert "! above" not in view.text(status, 1, 1.0)
+    status["pools"] = [{**status["pools"][0], "max_vms": 1, "counted": 3}]
+    assert "pool ec2: 3 count of at most 1\n  ! above max_vms: 3 count" in view.text(status, 1, 1.0)
+
+
 def test_a_pool_whose_machines_never_join_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     alice = cluster(Image(joins=False))
     for _ in range(20):
