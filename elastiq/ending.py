@@ -159,7 +159,7 @@ class Ending:
         count = jobs.get(node.worker or "", 0)
         if count:
             self._later(node)
-            node.reason = f"its worker is missing, but the queue records {count} jobs as running there: kept"
+            node.reason = f"its worker is missing, but the queue records jobs as running there ({count}): kept"
         return not count
 
     def _end(self, steps: Sequence[Step]) -> None:

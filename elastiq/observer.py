@@ -158,7 +158,7 @@ class Observer:
             for notice in reconcile.take_instances(core.registry, site, view, began, core.wall(), grace_s):
                 core.tell_once(notice, notice, logging.WARNING)
             text = (
-                f"{len(view.other_heads)} instances carry this cluster's name but another head node's id: "
+                f"instances with this cluster's name but another head node's id ({len(view.other_heads)}): "
                 "not touched; elastiqctl adopt takes them over"
             )
             core.tell(f"other heads at {site}", text if view.other_heads else "")

@@ -222,4 +222,4 @@ def _summary(s: Situation, made: Plan) -> str:
     if any(v.group.waiting for v in made.verdicts):
         return "nothing: all waiting jobs have room, here or on machines to come"
     busy = s.registry.count(None, {State.BUSY})
-    return f"nothing: no job waits, {busy} of {s.registry.count(None, JOINED)} machines are busy"
+    return f"nothing: no job waits, busy machines: {busy} of {s.registry.count(None, JOINED)}"

@@ -312,7 +312,7 @@ def test_a_lost_machine_is_ended_if_the_queue_records_no_job_there() -> None:
     rig.executor.only("cloud").finish()
     assert rig.terminated() == [("i-1",)]
     assert used.state is State.LOST
-    assert used.reason == "its worker is missing, but the queue records 3 jobs as running there: kept"
+    assert used.reason == "its worker is missing, but the queue records jobs as running there (3): kept"
     assert used.retry_at > rig.now()
 
 

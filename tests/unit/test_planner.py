@@ -51,7 +51,7 @@ def test_waiting_jobs_get_as_many_machines_as_hold_them() -> None:
 def test_no_job_no_machine() -> None:
     made = plan(situation())
     assert launched(made) == {}
-    assert made.summary == "nothing: no job waits, 0 of 0 machines are busy"
+    assert made.summary == "nothing: no job waits, busy machines: 0 of 0"
 
 
 @pytest.mark.parametrize(("threshold", "waiting", "acts"), [(0, 1, True), (1, 1, True), (5, 4, False), (5, 5, True)])
