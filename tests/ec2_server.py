@@ -10,6 +10,7 @@ import socket
 import threading
 import time
 from collections import deque
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Callable, Iterable, Iterator, Optional
 from urllib.parse import parse_qsl, urlencode
@@ -36,6 +37,7 @@ class Rule:
     passes: bool = False  # let moto answer
     limit: Optional[int] = None  # of instances, in RunInstances
     headers: tuple[tuple[str, str], ...] = (("Content-Type", "text/xml"),)
+    pieces: Optional[Callable[[], Iterable[bytes]]] = None  # sent as they come, instead of the head and the body
 
 
 def error(code: str, message: str = "refused", status: int = 400, **more: Any) -> Rule:
@@ -120,8 +122,13 @@ class EC2Server:
             answered = self._moto(environ, parameters, rule, start if rule.passes else lambda *a: None)
             if rule.passes:
                 return answered
-        if rule.drop:
-            environ["werkzeug.socket"].shutdown(socket.SHUT_RDWR)
+        if rule.pieces:
+            with suppress(OSError):  # the client had enough
+                for piece in rule.pieces():
+                    environ["werkzeug.socket"].sendall(piece)
+        if rule.drop or rule.pieces:
+            with suppress(OSError):
+                environ["werkzeug.socket"].shutdown(socket.SHUT_RDWR)
             start("200 X", [])
             return []
         data = rule.body.encode() if isinstance(rule.body, str) else rule.body

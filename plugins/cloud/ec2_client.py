@@ -24,8 +24,8 @@ READ_ATTEMPTS = 3
 PLACEHOLDER_REGION = "us-east-1"  # what a cloud without regions, or a simulator, expects in a signature
 
 _REGION = re.compile(r"(?:^|[.-])([a-z]{2,}(?:-[a-z]+)+-\d)(?:\.|$)")
+# where the metadata, an operation or a shape begins in botocore's files: each has its own first key
 _PLACE = re.compile(r'"(\w+)"\s*:\s*(?=\{\s*"(?:apiVersion|name|type)"\s*:\s*")')
-"""Where the metadata, an operation or a shape begins in botocore's files: each has its own first key."""
 _SHAPE = re.compile(r'"shape"\s*:\s*"(\w+)"')
 
 
@@ -67,13 +67,15 @@ def _make_clients(options: Mapping[str, Any]) -> tuple[Any, Any]:
     from botocore.loaders import Loader
     from botocore.session import Session
 
+    from elastiq.plugins.cloud.ec2_answers import limit
+
     session = Session(profile=options.get("profile"))
     session.register_component("data_loader", Loader(file_loader=SlimFiles(options.get("api_version"))))
     region, proxy = _region(options, session), options.get("proxy")
     keys = ("aws_access_key_id", "aws_secret_access_key", "aws_session_token")
 
     def client(attempts: int) -> Any:
-        return session.create_client(
+        made = session.create_client(
             "ec2",
             region_name=region,
             endpoint_url=options.get("api_url"),
@@ -87,6 +89,8 @@ def _make_clients(options: Mapping[str, Any]) -> tuple[Any, Any]:
                 user_agent_extra="elastiq",
             ),
         )
+        limit(made, options["read_timeout_s"])
+        return made
 
     return client(1), client(READ_ATTEMPTS)
 

@@ -31,15 +31,15 @@ _CODES: dict[type[interfaces.LaunchError], str] = {  # but for those that `_FORM
         IncompleteSignature MissingAuthenticationToken ExpiredToken ExpiredTokenException RequestExpired
         OptInRequired PendingVerification Blocked AccessDenied AccessDeniedException AccessFailure
         InvalidAccessKeyId UnrecognizedClientException InvalidSecurity InvalidSecurityToken NotAuthorized
-        NotAuthorizedException Unauthorized Forbidden PolicyNotAuthorized 401 403 407
-        NoCredentialsError PartialCredentialsError CredentialRetrievalError TokenRetrievalError SSOTokenLoadError
+        NotAuthorizedException Unauthorized Forbidden PolicyNotAuthorized 401 403 407 NoCredentialsError
+        PartialCredentialsError CredentialRetrievalError TokenRetrievalError SSOTokenLoadError
         UnauthorizedSSOTokenError MetadataRetrievalError LoginRefreshRequired""",
     interfaces.ConfigurationError: """NetworkAmbiguous VPCIdNotSpecified VPCResourceNotSpecified
         DefaultVpcDoesNotExist NoSuchVersion OperationNotPermitted BootForVolumeTypeUnsupported
         EncryptedVolumesNotSupported ZonesMismatched CustomerKeyHasBeenRevoked ImageNotActive BadRequest
-        301 302 303 307 308 400 404 405
-        NoRegionError InvalidRegionError ProfileNotFound ConfigParseError ConfigNotFound ParamValidationError
-        InvalidProxiesConfigError EndpointProviderError EndpointResolutionError ModuleNotFoundError""",
+        301 302 303 307 308 400 404 405 NoRegionError InvalidRegionError ProfileNotFound ConfigParseError
+        ConfigNotFound ParamValidationError InvalidProxiesConfigError EndpointProviderError EndpointResolutionError
+        ModuleNotFoundError""",
     # After these something may run: nova's answer to any unforeseen exception (sent with 400), a token that
     # was already used, and an instance that was made but not yet seen by all of EC2.
     interfaces.TransientError: """UnknownError Unknown 408 IdempotentParameterMismatch IdempotentInstanceTerminated
@@ -66,8 +66,8 @@ _CONFIGURATION_FORM = re.compile(
     r"|(PerInstance|PerInterface|Attachment|Tag|Filter)LimitExceeded$"
 )
 NOT_FOUND = ("InvalidInstanceID.NotFound", "InvalidInstanceID.Malformed", "InstanceNotFound", "NotFound")
+# what botocore's parser raises at an answer that is not EC2's
 NONSENSE = ("ResponseParserError", "ValueError", "KeyError", "TypeError", "AttributeError")
-"""What botocore's parser raises at an answer that is not EC2's."""
 
 _NEVER_LEFT = {  # botocore's exceptions for a request that did not reach the endpoint, and the words that say so
     "EndpointConnectionError": "",
@@ -100,8 +100,7 @@ _HINT_OF_KIND: dict[type[interfaces.LaunchError], str] = {
     interfaces.ConfigurationError: "check the configuration",
     interfaces.TransientError: "asked again later",
 }
-ECHO = "MinCount"
-"""In a message that quotes the whole request, and so names every parameter and is about none."""
+ECHO = "MinCount"  # in a message that quotes the whole request: it names every parameter and is about none
 _LONGEST = 4000  # what is looked at of a cloud's words
 _WINDOW = 12  # so many letters and digits in a row, as in a secret, are taken for a part of it
 _HIDDEN = re.compile(  # what is encoded (user data, an authorization failure, a key), and what is named a secret

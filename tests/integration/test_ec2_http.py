@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 import socket
+import threading
 import time
+import tracemalloc
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any
 from urllib.parse import urlencode
+from xml.sax.saxutils import escape
 
 import botocore.auth
 import botocore.awsrequest
@@ -26,6 +31,8 @@ from elastiq.interfaces import (
     TransientError,
     UnsupportedError,
 )
+from elastiq.plugins.cloud import ec2_answers
+from elastiq.plugins.cloud.ec2_errors import Fault, told
 from tests.ec2_server import HEAD, KEYS, OWNER, EC2Server, Rule, answer, cloud_at, error, instances, intent, moto_server
 
 NONE: frozenset[str] = frozenset()
@@ -61,7 +68,7 @@ def bare(listening: EC2Server) -> EC2Server:
 @pytest.fixture
 def server(bare: EC2Server) -> EC2Server:
     """As `bare`, and the cloud tells nothing of the image."""
-    bare.script("DescribeImages", NO_IMAGE)
+    bare.script("DescribeImages", *[NO_IMAGE] * 3)
     return bare
 
 
@@ -143,6 +150,137 @@ def test_a_read_without_an_answer_ends_at_its_time_out(server: EC2Server) -> Non
     with pytest.raises(SourceError, match="ReadTimeoutError"):
         cloud_at(server.url, read_timeout_s=0.3).instances(NONE)
     assert time.monotonic() - began < 30
+
+
+OK = b"HTTP/1.1 200 OK\r\nContent-Type: text/xml\r\n"
+
+
+def flood(head: bytes, piece: bytes) -> Rule:
+    return Rule(pieces=lambda: itertools.chain([head], itertools.repeat(piece)))
+
+
+def drip(head: bytes, piece: bytes) -> Rule:
+    def pieces() -> Iterator[bytes]:
+        yield head
+        for _ in range(300):  # half a minute
+            time.sleep(0.1)
+            yield piece
+
+    return Rule(pieces=pieces)
+
+
+LONG = b"x" * 65536
+FLOODS = {
+    "a body without an end": flood(OK + b"\r\n", LONG),
+    "a body of a length that nobody can hold": flood(OK + b"Content-Length: 999999999999\r\n\r\n", LONG),
+    "chunks without an end": flood(OK + b"Transfer-Encoding: chunked\r\n\r\n", b"10000\r\n" + LONG + b"\r\n"),
+    "an error without an end": flood(b"HTTP/1.1 500 X\r\n\r\n", LONG),
+    "a head without an end": flood(OK, b"A: b\r\n" * 1000),
+    "a line without an end": flood(OK + b"A: ", LONG),
+    "HTTP 100 without an end": flood(b"", b"HTTP/1.1 100 Continue\r\n\r\n" * 1000),
+}
+
+
+@pytest.mark.parametrize("rule", FLOODS.values(), ids=FLOODS.keys())
+def test_an_answer_without_an_end_is_unknown_and_takes_little_memory(
+    server: EC2Server, rule: Rule, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ec2_answers, "LARGEST", 1 << 20)
+    server.script("DescribeInstances", *[rule] * 3, instances())
+    server.script("RunInstances", rule)
+    cloud = cloud_at(server.url)
+    cloud._client._clients()  # what it takes to make them is not the answer's
+    tracemalloc.start()
+    try:
+        with pytest.raises(SourceError):
+            cloud.instances(NONE)
+        with pytest.raises(TransientError) as caught:
+            cloud.launch(intent())
+        assert tracemalloc.get_traced_memory()[1] < 16 << 20
+    finally:
+        tracemalloc.stop()
+    assert not caught.value.launched_nothing
+    assert len(server.asked("DescribeInstances")) <= 3
+    server.forget()
+    server.script("DescribeInstances", instances())
+    assert cloud.instances(NONE).owned == ()
+
+
+def test_a_person_is_told_how_long_the_answer_was(server: EC2Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ec2_answers, "LARGEST", 1 << 20)
+    server.script("DescribeInstances", *[FLOODS["a body without an end"]] * 3)
+    with pytest.raises(SourceError, match="the answer is longer than 1 MB"):
+        cloud_at(server.url).instances(NONE)
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        drip(OK + b"\r\n", b"<a>"),
+        drip(OK + b"Content-Length: 5000\r\n\r\n", b"<a>"),
+        drip(OK + b"Transfer-Encoding: chunked\r\n\r\n", b"3\r\n<a>\r\n"),
+        drip(OK + b"A: ", b"b"),
+        drip(b"", b"H"),
+    ],
+    ids=["body", "body of a length", "chunks", "head", "status line"],
+)
+def test_an_answer_that_drips_ends_at_the_time_out(server: EC2Server, rule: Rule) -> None:
+    server.script("RunInstances", rule)
+    cloud = cloud_at(server.url, read_timeout_s=0.7)
+    began = time.monotonic()
+    with pytest.raises(TransientError, match="ReadTimeoutError") as caught:
+        cloud.launch(intent())
+    assert 0.7 <= time.monotonic() - began < 5
+    assert not caught.value.launched_nothing
+
+
+def test_a_slow_answer_that_ends_in_time_is_read_and_its_connection_used_again(server: EC2Server) -> None:
+    body = instances("<instanceId>i-1</instanceId>").body.encode()
+    length = b"Content-Length: %d\r\n\r\n" % len(body)
+
+    def pieces() -> Iterator[bytes]:
+        for piece in (OK, length, body[:9], body[9:]):
+            time.sleep(0.1)
+            yield piece
+
+    server.script("DescribeInstances", Rule(pieces=pieces), instances())
+    cloud = cloud_at(server.url, read_timeout_s=3.0)
+    assert len(cloud.instances(frozenset({"i-1"})).owned) == 1
+    assert cloud.instances(NONE).owned == ()
+
+
+def test_a_kept_connection_gives_each_answer_its_own_time() -> None:
+    """Over a server that keeps connections, as clouds do."""
+    body = instances().body.encode()
+    peers = []
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve() -> None:
+            with suppress(OSError):  # closed at the end
+                while True:
+                    peer, _ = listener.accept()
+                    peers.append(peer)
+                    while peer.recv(65536):
+                        time.sleep(0.4)
+                        peer.sendall(OK + b"Content-Length: %d\r\n\r\n" % len(body) + body)
+
+        threading.Thread(target=serve, daemon=True).start()
+        cloud = cloud_at(f"http://127.0.0.1:{listener.getsockname()[1]}", read_timeout_s=1.0)
+        for _ in range(5):
+            assert cloud.instances(NONE).owned == ()
+    assert len(peers) == 1
+    peers[0].close()
+
+
+@pytest.mark.parametrize("status", [302, 400, 403, 404, 500, 502, 503])
+@pytest.mark.parametrize("body", ["", "<html>no</html>", "<!DOCTYPE html><p>no", "no", '{"error": "no"}', "<X/>"])
+def test_an_error_that_is_not_ec2s_is_told_by_its_http_status(server: EC2Server, status: int, body: str) -> None:
+    server.script("DescribeInstanceStatus", *[Rule(body, status, headers=HTML)] * 3)
+    with pytest.raises(Fault) as caught:
+        cloud_at(server.url)._client.call("describe_instance_status")
+    assert (caught.value.code, caught.value.status) == (str(status), status)
+    assert f"{status} (HTTP {status})" in told(caught.value, "here")
+    assert len(server.requests) == (3 if status >= 500 else 1)
 
 
 # --------------------------------------------------------------------------- pages
@@ -389,13 +527,12 @@ def test_a_cloud_that_answers_with_the_request_gives_no_secret_away_and_loses_no
     cloud.launch(intent())
     body = urlencode(server.asked("RunInstances")[0])
     assert "UserData=IyEvYmluL3NoClBBU1M9UExBTlRFRFJFRAo" in body
-    server.script("RunInstances", error(body, "no") if part == "code" else error("InvalidParameterValue", body))
+    server.script("RunInstances", error(escape(body), "no") if part == "code" else error("InvalidParameterValue", body))
     with pytest.raises(LaunchError) as caught:
         cloud.launch(intent(name="i2"))
     text = str(caught.value)
     assert "IyEv" not in text and "BBU1M9" not in text and "image_id" not in text and "from now on" not in text
     assert cloud.capabilities.tags
-    server.script("DescribeImages", NO_IMAGE)
     server.script("RunInstances", MADE)
     cloud.launch(intent(name="i3"))
     assert server.asked("RunInstances")[-1]["TagSpecification.2.ResourceType"] == "volume"
