@@ -62,8 +62,7 @@ _FORMS = (  # of the code and the message: families of codes, and where the code
 )
 _CONFIGURATION_FORM = re.compile(
     r"^(Invalid|Missing|Unknown(Parameter|Volume)|Unsupported|Validation|Malformed)"
-    r"|(NotFound|NotFoundException|NotSupported|Malformed)$"
-    r"|(PerInstance|PerInterface|Attachment|Tag|Filter)LimitExceeded$"
+    r"|(NotFound|NotFoundException|NotSupported|Malformed)$|(PerInstance|PerInterface|Attachment|Tag|Filter)LimitExceeded$"
 )
 NOT_FOUND = ("InvalidInstanceID.NotFound", "InvalidInstanceID.Malformed", "InstanceNotFound", "NotFound")
 # what botocore's parser raises at an answer that is not EC2's
@@ -87,7 +86,6 @@ _HINTS: tuple[tuple[str, str], ...] = (  # the first that is found in the code o
     (r"iam|instance ?profile", "check iam_instance_profile"),
     (r"metadata ?options|HttpTokens", "check imds_v2"),
     (r"block ?device|volume", "check root_disk_gb"),
-    (r"user ?data", "check the user data"),
     (r"NoSuchVersion|version", "check api_version"),
     (r"region", "set region or api_url"),
     (r"certificate|SSL", "check api_url, ca_bundle and the head node's clock"),
