@@ -70,7 +70,7 @@ class _Reader:
         settings = Settings(pools=tuple(pools.values()), batch_options=batch_options, **elastiq, **quota, **debug)
         return Loaded(settings, self.warnings.lines(), set_keys)
 
-    def _bytes(self, path: Path, limit: int = 1 << 24) -> tuple[bytes, int]:
+    def _bytes(self, path: Union[str, Path], limit: int = 1 << 24) -> tuple[bytes, int]:
         """A file's content, cut at a limit, and its mode. Raises `ConfigError` if it cannot be read."""
         try:
             # Without O_NONBLOCK, a FIFO would be waited for.
@@ -83,7 +83,7 @@ class _Reader:
             reason = getattr(error, "strerror", None) or "not a file's name"
             raise ConfigError([f"{path}: cannot be read ({reason}), check its name and permissions"]) from None
 
-    def _warn_readable(self, section: str, key: str, path: Path, mode: int) -> None:
+    def _warn_readable(self, section: str, key: str, path: Union[str, Path], mode: int) -> None:
         if mode & (stat.S_IROTH | stat.S_IWOTH):
             self.warnings.at(section, key, f"{path} holds a secret and is open to all users, run `chmod o= {path}`")
 
@@ -216,9 +216,8 @@ class _Reader:
         data = found.pop("user_data_b64", None) or b""
         try:
             if key == "user_data_file":
-                path = Path(found[key])
-                data, mode = self._bytes(path, 4 * userdata.LIMIT)
-                self._warn_readable(section.entries[key].section, key, path, mode)
+                data, mode = self._bytes(found[key], 4 * userdata.LIMIT)
+                self._warn_readable(section.entries[key].section, key, found[key], mode)
             return userdata.substitute(data, given)
         except ConfigError as error:
             self._bad(section.entries[key], error.problems[0])

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, Callable, Mapping, Optional, TypeVar
 
 from elastiq import reconcile
-from elastiq.core import Core, Plugin, log
+from elastiq.core import Core, Plugin
 from elastiq.demand import WaitingHistory
 from elastiq.ending import Ending
 from elastiq.executor import Outcome

@@ -53,8 +53,7 @@ def _explained(error: Exception) -> tuple[int, list[str]]:
     """The exit code for one of EXPECTED, and lines for a person."""
     if isinstance(error, (config.ConfigError, SourceError)):
         return EXIT_CONFIG, str(error).splitlines()
-    where = getattr(error, "filename", None) or "this machine"
-    text = f"{where}: {error.strerror}, cannot start" if isinstance(error, OSError) else str(error)
+    text = f"{error.filename or 'system'}: {error.strerror}, cannot start" if isinstance(error, OSError) else str(error)
     return EXIT_RUNS_ALREADY if isinstance(error, LockedError) else EXIT_CANNOT_CREATE, [text]
 
 

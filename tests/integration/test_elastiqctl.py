@@ -649,7 +649,7 @@ def test_an_empty_path_is_not_taken_for_the_usual_one(option: str) -> None:
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EMFILE])
 def test_an_error_that_no_file_is_known_for_is_told_without_one(number: int) -> None:
-    assert _explained(OSError(number, os.strerror(number)))[1] == [f"this machine: {os.strerror(number)}, cannot start"]
+    assert _explained(OSError(number, os.strerror(number)))[1] == [f"system: {os.strerror(number)}, cannot start"]
     assert _explained(OSError(number, "x", "/f"))[1] == ["/f: x, cannot start"]
 
 
