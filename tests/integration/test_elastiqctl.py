@@ -9,6 +9,7 @@ import fcntl
 import json
 import os
 import pty
+import shutil
 import signal
 import socket
 import subprocess
@@ -327,6 +328,72 @@ def test_a_daemon_that_does_not_answer_is_not_called_stopped(head: Head) -> None
     head.paths.socket.unlink()
     done = head.ctl("status")
     assert done.returncode == 4 and f"pid {holder(head.paths)}" in done.stderr
+
+
+REMOVED = {
+    "the state directory": "state",
+    "the state's lock": "state/elastiq.lock",
+    "the run directory": "run",
+    "both locks": "*/elastiq.[lp]*[kd]",
+}
+
+
+@pytest.mark.parametrize("what", REMOVED)
+def test_whatever_is_removed_under_a_daemon_it_is_stopped_all_the_same(head: Head, what: str) -> None:
+    head.ctl("start")
+    pid = holder(head.paths)
+    for path in list(head.path.glob(REMOVED[what])):
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    assert not list(head.path.glob(REMOVED[what])) and alive(pid or 0)
+    again = head.ctl("start")
+    assert "started" not in again.stdout and f"(pid {pid})" in again.stdout + again.stderr
+    assert again.returncode == (0 if what == "the run directory" else 75)
+    done = head.ctl("stop")
+    assert (done.returncode, done.stdout) == (0, f"elastiq stopped (pid {pid})\n")
+    assert not alive(pid or 0)
+
+
+@pytest.mark.parametrize("other", ["--statedir", "--rundir"])
+def test_one_directory_alone_is_enough_to_stop_it(head: Head, other: str) -> None:
+    head.ctl("start")
+    pid = holder(head.paths)
+    if other == "--statedir":
+        started = head.ctl(other, str(head.path / "none"), "start")
+        assert started.returncode == 75 and f"(pid {pid})" in started.stderr
+        assert str(head.path / "none") in started.stderr
+    done = head.ctl(other, str(head.path / "none"), "stop")
+    assert (done.returncode, done.stdout) == (0, f"elastiq stopped (pid {pid})\n")
+
+
+def test_a_restart_after_the_state_directory_was_removed_is_another_process(head: Head) -> None:
+    head.ctl("start")
+    before = holder(head.paths)
+    shutil.rmtree(head.paths.statedir)
+    assert head.ctl("restart").returncode == 0
+    assert holder(head.paths) not in (before, None) and not alive(before or 0)
+
+
+def test_directories_of_two_daemons_stop_neither(head: Head) -> None:
+    """The state of one, the socket of the other: which one is meant is not ours to guess."""
+    head.ctl("start")
+    first = holder(head.paths)
+    state, run = head.path / "state2", head.path / "run2"
+    second = Paths(head.paths.config, head.paths.logdir, state, run)
+    assert head.ctl("--statedir", str(state), "--rundir", str(run), "start").returncode == 0
+    try:
+        done = head.ctl("--statedir", str(state), "stop")
+        assert done.returncode == 1
+        assert f"(pid {first})" in done.stderr and f"(pid {holder(second)})" in done.stderr
+        assert alive(first or 0) and alive(holder(second) or 0)
+    finally:
+        send_signal(second, holder(second) or 0, signal.SIGKILL)
+
+
+def test_a_file_that_is_in_the_way_of_a_lock_does_not_hang_a_stop(head: Head) -> None:
+    head.paths.statedir.mkdir()
+    os.mkfifo(head.paths.statedir / LOCK)
+    done = head.ctl("stop")
+    assert done.returncode in (0, 1) and "started" not in done.stdout
 
 
 # --------------------------------------------------------------------------- signals
