@@ -57,7 +57,6 @@ class CommandResult:
     returncode: int
     stdout: bytes
     stderr: bytes
-    duration_s: float
 
     @property
     def text(self) -> str:
@@ -89,7 +88,7 @@ def run(argv: Sequence[str], *, timeout_s: float, max_output: int = MAX_OUTPUT, 
     """
     if _stopping.is_set():
         raise CommandInterrupted(argv, "not started, commands are being stopped")
-    began = time.monotonic()
+    end = time.monotonic() + timeout_s
     with contextlib.ExitStack() as files:
         given, out, err = (files.enter_context(open(os.memfd_create(name), "w+b", 0)) for name in STREAMS)
         given.write(stdin)
@@ -103,7 +102,7 @@ def run(argv: Sequence[str], *, timeout_s: float, max_output: int = MAX_OUTPUT, 
         try:
             with contextlib.suppress(ProcessLookupError, PermissionError):  # it ended; or it is setuid
                 resource.prlimit(child.pid, resource.RLIMIT_FSIZE, (max_output + 1, max_output + 1))
-            _wait(child, argv, began + timeout_s, timeout_s)
+            _wait(child, argv, end, timeout_s)
         finally:
             # The group's number is the child's. After the child was reaped it stays taken while the group has a
             # member; else it is free, but the kernel hands it out again only after all other numbers.
@@ -113,7 +112,7 @@ def run(argv: Sequence[str], *, timeout_s: float, max_output: int = MAX_OUTPUT, 
             if any(os.fstat(file.fileno()).st_size > max_output for file in (out, err)):
                 raise CommandTooMuchOutput(argv, f"wrote more than {max_output:,} bytes, killed")
         stdout, stderr = (os.pread(file.fileno(), max_output, 0) for file in (out, err))
-    return CommandResult(child.returncode, stdout, stderr, time.monotonic() - began)
+    return CommandResult(child.returncode, stdout, stderr)
 
 
 def _wait(child: subprocess.Popen[bytes], argv: Sequence[str], end: float, timeout_s: float) -> None:

@@ -27,7 +27,7 @@ def snapshot(daemon: Daemon) -> dict[str, Any]:
     settings, now = core.settings, core.now()
     sources = [_source(seen, now) for seen in observer.observations()]
     sources[1].update(settled=not observer.settled_why, why_unsettled=observer.settled_why)
-    foreign = observer.foreign() if settings.quota_counts == "all" else 0
+    counted = len(core.registry) + (observer.foreign() if settings.quota_counts == "all" else 0)
     return {
         "schema": SCHEMA,
         "version": __version__,
@@ -39,11 +39,7 @@ def snapshot(daemon: Daemon) -> dict[str, Any]:
         "queue": _queue(daemon, now),
         "nodes": [_node(node) for node in core.registry],
         "pools": [_pool(core, pool) for pool in settings.pools],
-        "quota": {
-            **_fields(settings, "min_vms max_vms"),
-            "counts": settings.quota_counts,
-            "counted": len(core.registry) + foreign,
-        },
+        "quota": {**_fields(settings, "min_vms max_vms"), "counts": settings.quota_counts, "counted": counted},
         "sources": sources,
         "last_plan": _plan(daemon),
         "last_action": {"at": daemon.last_action[0], "summary": daemon.last_action[1]},

@@ -2,50 +2,27 @@
 
 EC2 says more than HTTP does: "no capacity" and "too many requests" arrive as 500 and 503, yet nothing
 was launched; a proxy's 502 may hide a launch that worked. So the code decides, and the status only
-where the code is not EC2's. Sources: "Error codes for the Amazon EC2 API" (EC2 API Reference); the
-EC2 front ends of OpenStack (nova/api/ec2, stackforge ec2-api: the class name of the exception is the
-code), Eucalyptus (VmControl.java) and Outscale. botocore is not imported: its exceptions are told by name.
+where the code is not EC2's. The codes are in ec2_codes.ini, with their sources. botocore is not
+imported: its exceptions are told by name.
 """
 
 from __future__ import annotations
 
 import html
 import re
+from configparser import ConfigParser
+from pathlib import Path
 from typing import Collection, Optional
 from urllib.parse import unquote
 
 from elastiq import interfaces
 
-_CODES: dict[type[interfaces.LaunchError], str] = {  # but for those that `_FORMS` tells
-    interfaces.CapacityError: """ReservationCapacityExceeded UnfulfillableCapacity SpotMaxPriceTooLow
-        IncompatibleHostRequirements UnavailableHostRequirements VolumeTypeNotAvailableInZone NoValidHost
-        NoMoreNetworks NoMoreFixedIps IpAddressGenerationFailure NotEnoughResources NotEnoughResourcesException
-        OutOfCapacity""",
-    interfaces.ThrottledError: """RequestLimitExceeded TooManyRequestsException TooManyRequests SlowDown
-        PriorRequestNotComplete BandwidthLimitExceeded RateLimitExceeded OverLimit RequestEntityTooLarge 429""",
-    # and nearly everything that ends in LimitExceeded
-    interfaces.QuotaError: """ResourceCountExceeded MaxSpotInstanceCountExceeded MaxScheduledInstanceCapacityExceeded
-        VolumeIOPSLimit QuotaError QuotaExceeded QuotaExceded OverQuota TooManyInstances TooManyResources""",
-    # here and below, botocore's own exceptions come last
-    interfaces.AuthError: """AuthFailure UnauthorizedOperation InvalidClientTokenId SignatureDoesNotMatch
-        IncompleteSignature MissingAuthenticationToken ExpiredToken ExpiredTokenException RequestExpired
-        OptInRequired PendingVerification Blocked AccessDenied AccessDeniedException AccessFailure
-        InvalidAccessKeyId UnrecognizedClientException InvalidSecurity InvalidSecurityToken NotAuthorized
-        NotAuthorizedException Unauthorized Forbidden PolicyNotAuthorized 401 403 407 NoCredentialsError
-        PartialCredentialsError CredentialRetrievalError TokenRetrievalError SSOTokenLoadError
-        UnauthorizedSSOTokenError MetadataRetrievalError LoginRefreshRequired""",
-    interfaces.ConfigurationError: """NetworkAmbiguous VPCIdNotSpecified VPCResourceNotSpecified
-        DefaultVpcDoesNotExist NoSuchVersion OperationNotPermitted BootForVolumeTypeUnsupported
-        EncryptedVolumesNotSupported ZonesMismatched CustomerKeyHasBeenRevoked ImageNotActive BadRequest
-        301 302 303 307 308 400 404 405 NoRegionError InvalidRegionError ProfileNotFound ConfigParseError
-        ConfigNotFound ParamValidationError InvalidProxiesConfigError EndpointProviderError EndpointResolutionError
-        ModuleNotFoundError""",
-    # After these something may run: nova's answer to any unforeseen exception (sent with 400), a token that
-    # was already used, and an instance that was made but not yet seen by all of EC2.
-    interfaces.TransientError: """UnknownError Unknown 408 IdempotentParameterMismatch IdempotentInstanceTerminated
-        InvalidInstanceID.NotFound InstanceNotFound""",
+_TABLE = ConfigParser(interpolation=None, delimiters=("=",))
+_TABLE.read_string(Path(__file__).with_name("ec2_codes.ini").read_text("utf-8"))
+_KINDS: dict[str, type[interfaces.LaunchError]] = {
+    name: getattr(interfaces, name) for name in _TABLE if "Error" in name
 }
-_KIND_OF = {code: kind for kind, codes in _CODES.items() for code in codes.split()}
+_KIND_OF = {code: kind for name, kind in _KINDS.items() for code in _TABLE[name]["codes"].split()}
 _FORMS = (  # of the code and the message: families of codes, and where the code alone would mislead
     (r"^Insufficient", interfaces.CapacityError),
     (r"^\S*Throttl(ing|ed)", interfaces.ThrottledError),
@@ -73,30 +50,6 @@ _NEVER_LEFT = {  # botocore's exceptions for a request that did not reach the en
     "ConnectTimeoutError": "",
     "SSLError": "CERTIFICATE_VERIFY|WRONG_VERSION|HANDSHAKE|UNKNOWN_PROTOCOL",  # nothing is sent before that is done
     "ProxyConnectionError": "NewConnectionError|Tunnel connection failed|refused",  # else perhaps lost later
-}
-_HINTS: tuple[tuple[str, str], ...] = (  # the first that is found in the code or the message
-    (r"network ?ambiguous|possible networks", "set subnet_id or network_interfaces"),
-    (r"^(30.|40.)\b", "check api_url"),
-    (r"InvalidAMI|\bAMI|image", "check image_id"),
-    (r"key ?pair", "check key_name"),
-    (r"launch ?template", "check launch_template"),
-    (r"security ?group|InvalidGroup", "check security_group_ids"),
-    (r"subnet|network|VPC|\bAZ\b|zone", "check subnet_id or network_interfaces"),
-    (r"instance ?type|flavou?r", "check flavour"),
-    (r"iam|instance ?profile", "check iam_instance_profile"),
-    (r"metadata ?options|HttpTokens", "check imds_v2"),
-    (r"block ?device|volume", "check root_disk_gb"),
-    (r"NoSuchVersion|version", "check api_version"),
-    (r"region", "set region or api_url"),
-    (r"certificate|SSL", "check api_url, ca_bundle and the head node's clock"),
-)
-_HINT_OF_KIND: dict[type[interfaces.LaunchError], str] = {
-    interfaces.CapacityError: "another flavour or subnet may have room",
-    interfaces.QuotaError: "ask for a higher limit or lower max_vms",
-    interfaces.ThrottledError: "asked again more slowly",
-    interfaces.AuthError: "check the credentials, their rights and the head node's clock",
-    interfaces.ConfigurationError: "check the configuration",
-    interfaces.TransientError: "asked again later",
 }
 ECHO = "MinCount"  # in a message that quotes the whole request: it names every parameter and is about none
 _LONGEST = 4000  # what is looked at of a cloud's words
@@ -185,9 +138,10 @@ def _without(secrets: Collection[Optional[str]], text: str) -> str:
 def told(fault: Fault, where: str, secrets: Collection[Optional[str]] = ()) -> str:
     """One line for a person: what was asked, where, the code, EC2's words without secrets, what to do."""
     words, code = (_without(secrets, text)[:300].rstrip(". ") for text in (fault.message, fault.code))
-    forms = _HINTS if fault.kind is interfaces.ConfigurationError and ECHO not in fault.message else ()
-    fitting = (hint for form, hint in forms if re.search(form, f"{code} {words}", re.IGNORECASE))
-    hint = next(fitting, _HINT_OF_KIND[fault.kind])
+    told_by_form = fault.kind is interfaces.ConfigurationError and ECHO not in fault.message
+    forms = _TABLE["hints"].items() if told_by_form else ()
+    fitting = (hint for hint, form in forms if re.search(form, f"{code} {words}", re.IGNORECASE))
+    hint = next(fitting, _TABLE[fault.kind.__name__]["hint"])
     said = f": {words}" if words else f" (HTTP {fault.status})"
     return f"{fault.operation} at {where}: {code}{said} ({hint})"
 

@@ -57,7 +57,6 @@ def pid_in(path: Path) -> int:
 def test_output_error_and_exit_code_come_apart() -> None:
     result = command.run(["sh", "-c", "printf out; printf err >&2; exit 3"], timeout_s=10)
     assert (result.stdout, result.stderr, result.returncode) == (b"out", b"err", 3)
-    assert result.duration_s < 5
 
 
 def test_arguments_reach_the_child_as_they_are_without_a_shell() -> None:

@@ -107,9 +107,10 @@ def test_the_wheel_holds_every_module_once(wheel: Path) -> None:
     assert sorted(names) == sorted(core | set(modules_below(ROOT / "plugins", "elastiq/plugins")))
 
 
-def test_the_wheel_holds_example_unit_and_licence(wheel: Path) -> None:
+def test_the_wheel_holds_example_unit_licence_and_tables(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     for wanted in (
+        "elastiq/plugins/cloud/ec2_codes.ini",
         "/data/share/elastiq/elastiq.conf.example",
         "/data/share/elastiq/systemd/elastiq.service",
         "/LICENSE",
