@@ -10,6 +10,7 @@ from typing import Any, Callable
 
 from tests.e2e.rig import htcondor
 from tests.e2e.rig.client import Ec2
+from tests.e2e.rig.process import RigError
 
 IDLE, RUNNING, COMPLETED = 1, 2, 4
 
@@ -52,7 +53,7 @@ class Cluster:
         """Submit one job that only this machine may run, and return when it runs there (or has run)."""
         cluster_id = self.submit(1, seconds, f'requirements = Machine == "{machine}"')
         waiting = f"ClusterId == {cluster_id} && JobStatus == {IDLE}"
-        wait_for(lambda: not htcondor.queue("ClusterId", waiting), deadline_s, f"a job on {machine}", 0.1)
+        wait_for(lambda: not htcondor.queue("ClusterId", waiting), deadline_s, f"a job on {machine}", 0.3)
         return cluster_id
 
     def jobs(self, *states: int) -> list[dict[str, Any]]:
@@ -110,5 +111,17 @@ class Cluster:
     def evidence(self) -> str:
         """For a person who looks at a test that failed."""
         calls = "\n".join(json.dumps(call) for call in self.ec2.log() if not call["action"].startswith("Describe"))
-        parts = {"EC2 calls": calls, "instances": self.ec2.instances(), "jobs": self.jobs()}
-        return "\n".join(f"--- {name}\n{part}" for name, part in {**parts, "machines": self.machines()}.items())
+        parts: dict[str, Callable[[], object]] = {
+            "EC2 calls": lambda: calls,
+            "instances": self.ec2.instances,
+            "jobs": self.jobs,
+            "machines": self.machines,
+        }
+        return "\n".join(f"--- {name}\n{_or_error(part)}" for name, part in parts.items())
+
+
+def _or_error(part: Callable[[], object]) -> object:
+    try:
+        return part()
+    except RigError as error:
+        return error

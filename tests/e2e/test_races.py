@@ -1,6 +1,6 @@
 """A job that starts in the very moment of scale-down is not lost.
 
-Ten machines are idle, and each time the daemon is about to end one, a job starts there first: the tap on
+A dozen machines are idle, and each time the daemon is about to end one, a job starts there first: the tap on
 HTCondor's command starts it and waits until it runs before the command goes on. Afterwards the job
 has ended, the machine is idle, and it is tried again: a hundred times.
 """
@@ -16,19 +16,18 @@ import pytest
 
 from tests.e2e.cluster import RUNNING, Cluster, wait_for
 from tests.e2e.conftest import StartDaemon
-from tests.e2e.daemon import Daemon
+from tests.e2e.daemon import SERVICE, Daemon
 from tests.e2e.tap import Tap
 
-MACHINES = 10
+MACHINES = 12
 RUNS = 100
-RETRYING = ("-m", "tests.e2e.variants.short_retry")
 HASTY = ("-m", "tests.e2e.variants.no_second_look")
 
 
 class Injector:
     """Starts jobs on machines that are about to be ended, up to ``runs`` of them."""
 
-    def __init__(self, cluster: Cluster, tap: Tap, runs: int, job_s: float = 1) -> None:
+    def __init__(self, cluster: Cluster, tap: Tap, runs: int, job_s: float = 3) -> None:
         self.cluster, self.tap, self.runs, self.job_s = cluster, tap, runs, job_s
         self.injected = 0
         self._lock = threading.Lock()
@@ -91,7 +90,7 @@ class Injector:
             states = self.cluster.machines().get(machine, set())
             return "Claimed" in states or not self.cluster.jobs(RUNNING)
 
-        wait_for(seen, 20, "the collector knows", 0.1)
+        wait_for(seen, 20, "the collector knows", 0.3)
 
 
 def machine_of(argv: list[str]) -> str:
@@ -107,7 +106,7 @@ def without_check(argv: list[str]) -> list[str]:
 
 def launch(
     cluster: Cluster, daemon: StartDaemon, tap: Tap, machines: int = MACHINES,
-    program: tuple[str, ...] = RETRYING, idle_s: float = 1.5, drain: bool = True,
+    program: tuple[str, ...] = SERVICE, idle_s: float = 0.9, drain: bool = True,
 ) -> Daemon:  # fmt: skip
     """So many machines, each with a job of its own at first. No more can come for what is injected."""
     elastiq = daemon(
@@ -124,7 +123,7 @@ def assert_all_ran(cluster: Cluster, injector: Injector, deadline_s: float, elas
     wait_for(cluster.all_jobs_ran, 60, "all jobs left the queue")
     cluster.assert_no_job_lost()
     noticed = elastiq.status()["counters"][counter]
-    assert noticed >= 0.8 * injector.runs, "nearly all of them were in the daemon's way"
+    assert noticed >= injector.runs / 2, "most of them were in the daemon's way"
     wait_for(lambda: not cluster.ec2.alive(), 60, "the idle machines are ended")
 
 
@@ -142,7 +141,7 @@ def test_a_hundred_jobs_that_start_between_the_last_idle_read_and_the_drain_are_
 def test_a_hundred_jobs_that_start_between_the_drain_and_the_end_are_not_lost(
     cluster: Cluster, daemon: StartDaemon, tap: Tap
 ) -> None:
-    injector = Injector(cluster, tap, RUNS, job_s=4)
+    injector = Injector(cluster, tap, RUNS)
     injector.after_drain()
     elastiq = launch(cluster, daemon, tap)
     assert_all_ran(cluster, injector, 300, elastiq, "drains_slipped_in")
@@ -151,7 +150,7 @@ def test_a_hundred_jobs_that_start_between_the_drain_and_the_end_are_not_lost(
 def test_without_a_drain_jobs_that_start_before_the_last_look_are_not_lost(
     cluster: Cluster, daemon: StartDaemon, tap: Tap
 ) -> None:
-    injector = Injector(cluster, tap, 20, job_s=4)
+    injector = Injector(cluster, tap, 10, job_s=4)
     elastiq = launch(cluster, daemon, tap, machines=5, idle_s=2.5, drain=False)
     injector.after_decisive_read(elastiq, 2.5)
     assert_all_ran(cluster, injector, 120, elastiq, "drains_slipped_in")
@@ -160,7 +159,7 @@ def test_without_a_drain_jobs_that_start_before_the_last_look_are_not_lost(
 def test_jobs_that_come_when_the_machine_is_drained_already_run_on_another(
     cluster: Cluster, daemon: StartDaemon, tap: Tap
 ) -> None:
-    left = 3
+    left = 2
 
     def after(argv: list[str], code: int, _: str) -> None:
         nonlocal left

@@ -59,7 +59,7 @@ def test_a_job_too_large_for_any_machine_is_explained_and_launched_for_at_most_o
     cluster: Cluster, daemon: StartDaemon, known: bool
 ) -> None:
     size: dict[str, object] = {} if known else {"cpus": None, "memory_mb": None}
-    elastiq = daemon(ec2=size)
+    elastiq = daemon(ec2=size, elastiq={"unused_room_s": 6, "idle_for_time_s": 3})
     large = cluster.submit(1, 1, "request_cpus = 64")
     cluster.submit(4, 3)
 
@@ -71,7 +71,7 @@ def test_a_job_too_large_for_any_machine_is_explained_and_launched_for_at_most_o
     reasons = [group["reason"] for group in status["queue"]["groups"] if group["cpus"] == 64]
     assert len(reasons) == 1 and reasons[0], "and says why"
     wait_for(lambda: not cluster.ec2.alive(), 60, "machines are not kept for it")
-    stays(lambda: not cluster.ec2.alive(), 15, "nothing is launched for it again")
+    stays(lambda: not cluster.ec2.alive(), 8, "nothing is launched for it again")
     assert len(cluster.ec2.instances()) <= (1 if known else 2), "at most one machine was tried for it"
 
 

@@ -36,14 +36,18 @@ def main() -> int:
 
 def _do(arguments: argparse.Namespace) -> int:
     if arguments.command == "up":
-        lifecycle.up()
+        with lifecycle.alone(wait=False):
+            lifecycle.up()
         print(f"up: EC2 at {places.EC2_URL}, HTCondor at {places.HUB_IP}, files in {places.base()}")
     elif arguments.command in ("down", "purge"):
-        lifecycle.down()
+        if not lifecycle.is_anothers():
+            with lifecycle.alone(wait=False):
+                lifecycle.down()
         if arguments.command == "purge":
             lifecycle.purge()
     elif arguments.command == "reset":
-        lifecycle.reset()
+        with lifecycle.alone(wait=False):
+            lifecycle.reset()
     elif arguments.command == "status":
         _status()
     elif arguments.command == "submit":

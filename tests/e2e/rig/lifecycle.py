@@ -44,16 +44,30 @@ class CannotRun(RigError):
     """The rig cannot run on this machine."""
 
 
+# Not in the rig's directory: namespaces and addresses are the same wherever that is.
+_LOCK = Path("/run/lock/elastiq-e2e")
+_OWNER = Path("/run/elastiq-e2e")  # holds the directory of the rig that is up
+
+
 @contextlib.contextmanager
-def alone() -> Iterator[None]:
-    """Wait until no other test run uses the rig, and keep others out. Raises `CannotRun`."""
-    reason = missing()
-    if reason:
-        raise CannotRun(reason)
-    # not in the rig's directory: namespaces and addresses are the same wherever that is
-    with Path("/run/lock/elastiq-e2e").open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
+def alone(wait: bool = True) -> Iterator[None]:
+    """Keep other test runs off the rig; wait until none uses it, or raise `RigError`."""
+    if os.geteuid() != 0:
+        raise CannotRun(missing())
+    with _LOCK.open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        except BlockingIOError:
+            raise RigError("a test run uses the rig now") from None
         yield
+
+
+def is_anothers() -> bool:
+    """Whether the rig that is up, if one is, has another directory than this one."""
+    try:
+        return _OWNER.read_text() != str(places.base())
+    except FileNotFoundError:
+        return False
 
 
 def up() -> None:
@@ -70,6 +84,7 @@ def up() -> None:
     debian.wrap_tools()
     if not is_up():
         down()  # what a rig that was killed has left
+    _OWNER.write_text(str(places.base()))
     network.make_hub()
     htcondor.start_head()
     _start_ec2()
@@ -112,6 +127,7 @@ def down() -> None:
     for path in places.base().glob(f"{places.NAMESPACE_PREFIX}*.pid"):
         path.unlink()
     places.ec2_socket().unlink(missing_ok=True)
+    _OWNER.unlink(missing_ok=True)
     left = network.namespaces() + _mounts()
     if left:
         raise RigError(f"left behind: {', '.join(left)}")

@@ -46,24 +46,35 @@ def make_hub() -> None:
     run(["ip", "netns", "add", places.HUB])
     for command in (
         ["link", "set", "lo", "up"],
-        ["link", "add", places.BRIDGE, "type", "bridge"],
+        # with an address of its own: else it takes one of its ports', and when that worker goes, the others
+        # send to nobody until their ARP entries expire (up to 30 s in which no update reaches the collector)
+        ["link", "add", places.BRIDGE, "address", "02:00:00:00:00:01", "type", "bridge"],
         ["address", "add", f"{places.HUB_IP}/{places.PREFIX_LENGTH}", "dev", places.BRIDGE],
         ["link", "set", places.BRIDGE, "up"],
     ):
-        run(["ip", "-n", places.HUB, *command])
+        _ip(places.HUB, *command)
 
 
 def make_worker(address: str) -> str:
     """A namespace with this address, on the hub's bridge; returns its name."""
     name = places.worker_namespace(address)
-    link = "v" + "".join(f"{int(part):02x}" for part in address.split("."))
+    link = _link(name)
     run(["ip", "netns", "add", name])
-    run(["ip", "-n", places.HUB, "link", "add", link, "type", "veth", "peer", "name", "eth0", "netns", name])
-    run(["ip", "-n", places.HUB, "link", "set", link, "master", places.BRIDGE, "up"])
-    run(["ip", "-n", name, "link", "set", "lo", "up"])
-    run(["ip", "-n", name, "address", "add", f"{address}/{places.PREFIX_LENGTH}", "dev", "eth0"])
-    run(["ip", "-n", name, "link", "set", "eth0", "up"])
+    _ip(places.HUB, "link", "add", link, "type", "veth", "peer", "name", "eth0", "netns", name)
+    _ip(places.HUB, "link", "set", link, "master", places.BRIDGE, "up")
+    _ip(name, "link", "set", "lo", "up")
+    _ip(name, "address", "add", f"{address}/{places.PREFIX_LENGTH}", "dev", "eth0")
+    _ip(name, "link", "set", "eth0", "up")
     return name
+
+
+def _ip(namespace: str, *arguments: str, check: bool = True) -> None:
+    run(within(namespace, ["ip", *arguments]), check=check)
+
+
+def _link(namespace: str) -> str:
+    """The hub's end of a worker's link: at most 15 characters."""
+    return "v" + "".join(f"{int(part):02x}" for part in namespace[len(places.NAMESPACE_PREFIX) :].split("-"))
 
 
 def processes(namespace: str) -> list[int]:
@@ -83,4 +94,7 @@ def remove(namespace: str) -> None:
         return not left
 
     poll(emptied, 10)
+    if namespace != places.HUB and places.HUB in namespaces():
+        # the kernel takes down a namespace some time after its end, and then its links
+        _ip(places.HUB, "link", "delete", _link(namespace), check=False)
     run(["ip", "netns", "delete", namespace], check=False)

@@ -1,1 +1,1 @@
-"""The daemon with one thing changed, started in place of `elastiq.service`."""
+"""The daemon with one safeguard taken out, started in place of `elastiq.service`."""

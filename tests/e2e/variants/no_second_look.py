@@ -9,7 +9,6 @@ from elastiq import ending, service
 from elastiq.core import Core
 from elastiq.nodes import State
 from elastiq.planner import Step
-from tests.e2e.variants.short_retry import shorten
 
 
 class HastyEnding(ending.Ending):
@@ -22,7 +21,6 @@ class HastyEnding(ending.Ending):
 
 
 if __name__ == "__main__":
-    shorten()
     for module in [module for module in sys.modules.values() if getattr(module, "Ending", None) is ending.Ending]:
         setattr(module, "Ending", HastyEnding)  # noqa: B010
     sys.exit(service.main())
