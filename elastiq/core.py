@@ -118,7 +118,7 @@ class Core:
         try:
             action()
             return True
-        except Exception as exc:
+        except Exception as exc:  # the loop outlives any fault in any handler; it is logged, counted and shown
             where = traceback.extract_tb(exc.__traceback__)[-1]
             fault = f"{name}: {type(exc).__name__} at {where.name}:{where.lineno}"
             self.faults[fault] += 1

@@ -148,7 +148,7 @@ class Service:
             self._code, lines = _explained(error)
             for line in lines:
                 log.critical("%s", line)
-        except Exception:
+        except Exception:  # whatever it is, the exit code has to say so
             self._code = EXIT_FAULT
             log.critical("the decision loop ended by an internal fault", exc_info=True)
         finally:
@@ -212,7 +212,7 @@ class Service:
             log.error("reload %s", notice)
             self._events.post(lambda: daemon.core.tell("reload", notice, logging.DEBUG))
             raise Refused("config", text) from None
-        except Exception:
+        except Exception:  # only to have it in the log: it goes on to whoever asked
             log.exception("internal fault in a reload")
             raise
         finally:
