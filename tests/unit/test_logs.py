@@ -155,6 +155,7 @@ def test_the_old_layout_of_the_json_library_serves_too(monkeypatch: pytest.Monke
     package = types.ModuleType("pythonjsonlogger")
     package.jsonlogger = types.SimpleNamespace(JsonFormatter=JsonFormatter)  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "pythonjsonlogger", package)
+    monkeypatch.setitem(sys.modules, "pythonjsonlogger.jsonlogger", package.jsonlogger)
     monkeypatch.delitem(sys.modules, "pythonjsonlogger.json", raising=False)
     stream = io.StringIO()
     logs.setup("info", "json", stream=stream)
