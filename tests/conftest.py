@@ -7,10 +7,16 @@ its skip ("needs root, ..."), one that root's rights would spoil says "needs an 
 from __future__ import annotations
 
 import os
+import signal
 
 import pytest
 
 RUN_BY_THE_OTHER = "needs an ordinary user" if os.geteuid() == 0 else "needs root"
+
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # Started in the background of a shell: what the tests start would ignore Ctrl-C too.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
