@@ -1,6 +1,6 @@
 """A job that starts in the very moment of scale-down is not lost.
 
-A dozen machines are idle, and each time the daemon is about to end one, a job starts there first: the tap on
+Twenty machines are idle, and each time the daemon is about to end one, a job starts there first: the tap on
 HTCondor's command starts it and waits until it runs before the command goes on. Afterwards the job
 has ended, the machine is idle, and it is tried again: a hundred times.
 """
@@ -19,7 +19,7 @@ from tests.e2e.conftest import StartDaemon
 from tests.e2e.daemon import SERVICE, Daemon
 from tests.e2e.tap import Tap
 
-MACHINES = 12
+MACHINES = 20
 RUNS = 100
 HASTY = ("-m", "tests.e2e.variants.no_second_look")
 
@@ -159,7 +159,7 @@ def test_without_a_drain_jobs_that_start_before_the_last_look_are_not_lost(
 def test_jobs_that_come_when_the_machine_is_drained_already_run_on_another(
     cluster: Cluster, daemon: StartDaemon, tap: Tap
 ) -> None:
-    left = 2
+    left = 1
 
     def after(argv: list[str], code: int, _: str) -> None:
         nonlocal left
