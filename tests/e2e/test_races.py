@@ -65,21 +65,22 @@ class Injector:
     def after_decisive_read(self, elastiq: Daemon, idle_s: float) -> None:
         """(c), without a drain: the answer that makes the daemon end a machine says idle, but before the
         daemon has it, a job runs there. A later read can show that, and nothing else."""
-        idle_since: dict[str, float] = {}
+        begun = [0.0, 0.0]  # the last two reads of the workers
+
+        def before(argv: list[str]) -> None:
+            if "-any" in argv:
+                begun[:] = [begun[1], time.monotonic()]
 
         def after(argv: list[str], code: int, _: str) -> None:
             if "-any" not in argv:
                 return
-            now = time.monotonic()
             idle = {name for name, states in self.cluster.machines().items() if states == {"Unclaimed"}}
-            for name in idle_since.keys() - idle:
-                del idle_since[name]
-            due = [name for name in sorted(idle) if now - idle_since.setdefault(name, now) >= idle_s - 0.3]
-            decided = {node["worker"] for node in elastiq.nodes("draining", "terminating")}
+            # by the time between the two, if this one says idle too, the idleness that the daemon knows of grows
+            nodes = [node for node in elastiq.nodes("idle") if node["idle_s"] + begun[1] - begun[0] >= idle_s]
             with ThreadPoolExecutor(MACHINES) as pool:
-                list(pool.map(self._inject_seen, set(due) - decided))
+                list(pool.map(self._inject_seen, idle & {node["worker"] for node in nodes}))
 
-        self.tap.on("condor_status", after=after)
+        self.tap.on("condor_status", before, after)
 
     def _inject_seen(self, machine: str) -> None:
         """What a startd does reaches the collector a second later, and only there can the daemon see it."""
