@@ -31,6 +31,7 @@ LOOK_EVERY_S = 5.0
 EXIT_UNFINISHED = 1
 EXIT_INTERRUPTED = 130
 EXIT_BROKEN_PIPE = 141
+EXIT_TERMINATED = 143
 
 FLAVOURS = {"medium": Resources(cpus=4, memory_mb=8192)}
 SETTINGS = Settings(
@@ -52,6 +53,8 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
         with suppress(ValueError):  # only the main thread may: elsewhere the default stays
             signal.signal(signal.SIGTERM, _leave)
         return run_demo(args.seed, args.speed, args.json)
+    except _Terminated:
+        return EXIT_TERMINATED
     except KeyboardInterrupt:
         print("elastiqctl demo: interrupted", file=sys.stderr)
         return EXIT_INTERRUPTED
@@ -61,9 +64,13 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
         return EXIT_BROKEN_PIPE
 
 
-def _leave(number: int, _frame: object) -> None:
+class _Terminated(KeyboardInterrupt):
+    """SIGTERM came. Not a `SystemExit`: that is a plugin's to raise, and an executor takes it for an answer."""
+
+
+def _leave(_number: int, _frame: object) -> None:
     """Leave by an exception, so that the terminal is given back as it was."""
-    raise SystemExit(128 + number)
+    raise _Terminated
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -367,6 +367,37 @@ def test_sigterm_gives_the_terminal_back(terminals: list[Terminal]) -> None:
     assert "Traceback" not in text
 
 
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+@pytest.mark.parametrize(
+    "where", ["SimulatedCloud.instances", "SimulatedBatch.jobs", "LiveView.show", "PlainView.show"]
+)
+def test_a_signal_ends_it_wherever_it_meets_it(number: int, code: int, where: str) -> None:
+    """Within a call of a simulated system as well, whose exceptions are answers to the daemon."""
+    owner, method = where.split(".")
+    module = "view" if owner.endswith("View") else owner[len("Simulated") :].lower()
+    script = f"""
+import os, sys
+from elastiq.simulation import demo, {module} as module
+
+def struck(self, *args):
+    os.kill(os.getpid(), {int(number)})
+    return true(self, *args)
+
+true, module.{owner}.{method} = module.{owner}.{method}, struck
+demo._view = lambda out, speed: demo.{owner if module == "view" else "PlainView"}(out)
+sys.exit(demo.main(["--speed", "max"]))
+"""
+    result = subprocess.run(
+        [sys.executable, "-c", script],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert result.returncode == code, result.stderr
+    assert "Traceback" not in result.stderr
+
+
 def interrupted(number: int) -> tuple[int, str]:
     """Start it without a terminal, send a signal after its first line; exit code and all output."""
     process = subprocess.Popen(
