@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from dataclasses import replace
 from typing import Iterable, Iterator, Optional, Sequence
 
 from elastiq.interfaces import JobGroup, Offer, Pool, Resources
 from elastiq.nodes import CAPACITY, TO_COME
 from elastiq.packing import Room, Vector, jobs_held, need, vector, without
-from elastiq.situation import Launch, Situation, group_name
+from elastiq.situation import Allowance, Launch, Situation, group_name
+
+_EPSILON = 1e-9  # of sums of prices
 
 
 def capacity(s: Situation, pool: Pool, flavour: str) -> Resources:
@@ -26,32 +29,28 @@ class Budget:
     """How many more machines may be there: everything that is not confirmed gone counts."""
 
     def __init__(self, s: Situation) -> None:
-        self._max_vms = s.settings.max_vms
-        self._counted = len(s.registry) + (s.foreign if s.settings.quota_counts == "all" else 0)
-        self._left = _left(self._max_vms, self._counted)
-        self._pool_left: dict[str, float] = {}
-        self._why: dict[str, str] = {}
+        registry, most = s.registry, s.settings.max_vms
+        counted = len(registry) + (s.foreign if s.settings.quota_counts == "all" else 0)
+        self._of_all = [Allowance(f"max_vms {most}", _left(most, counted), counted), *map(replace, s.allowances)]
+        self._of_pool: dict[str, list[Allowance]] = {}
         for pool in s.settings.pools:
-            there, broken = s.registry.count(pool.name), s.health.breaker(pool.name)
-            self._pool_left[pool.name] = _left(pool.max_vms, there)
-            self._why[pool.name] = f"pool {pool.name} may have max_vms {pool.max_vms} ({there} counted)"
-            if broken:
-                canary = _left(1, s.registry.count(pool.name, TO_COME))
-                self._pool_left[pool.name] = min(self._pool_left[pool.name], canary)
-                self._why[pool.name] = broken
+            there, broken = registry.count(pool.name), s.health.breaker(pool.name)
+            own = Allowance(f"max_vms {pool.max_vms} of pool {pool.name}", _left(pool.max_vms, there), there)
+            canary = [Allowance(broken, _left(1, registry.count(pool.name, TO_COME)), counts="")] if broken else []
+            self._of_pool[pool.name] = [*canary, own]
 
-    def take(self, pool: str, wanted: int) -> tuple[int, str]:
+    def take(self, pool: Pool, flavour: str, wanted: int) -> tuple[int, str]:
         """Count in as many of the wanted as may be launched: how many, and why not all."""
-        pool_left = self._pool_left[pool]
-        count = int(min(wanted, self._left, pool_left))
-        self._left -= count
-        self._pool_left[pool] -= count
-        self._counted += count
-        if count == wanted:
-            return count, ""
-        if count == pool_left:
-            return count, self._why[pool]
-        return count, f"max_vms {self._max_vms} is reached ({self._counted} counted)"
+        price = pool.price(flavour) or 0.0
+        limits = [(one, price if one.priced else 1.0) for one in (*self._of_pool[pool.name], *self._of_all)]
+        count, binding = wanted, None
+        for limit, each in limits:
+            if limit.left + _EPSILON < count * each:
+                count, binding = max(0, int(limit.left / each + _EPSILON)), limit
+        for limit, each in limits:
+            limit.left -= count * each
+            limit.used += count * each
+        return count, binding.why() if binding else ""
 
 
 def _left(limit: Optional[int], there: int) -> float:
@@ -68,10 +67,11 @@ class Orders:
     def floor(self) -> None:
         """Raise each pool and the cluster to its minimum, capacity to come counted."""
         s = self._s
+        waiting = Counter(pool for pool, _ in s.health.unreplaced(s.now))
         for pool in s.settings.pools:
-            lacking = pool.min_vms - s.registry.count(pool.name, CAPACITY)
+            lacking = pool.min_vms - s.registry.count(pool.name, CAPACITY) - waiting[pool.name]
             self._any([pool], lacking, f"min_vms {pool.min_vms} of pool {pool.name}")
-        there = s.registry.count(None, CAPACITY) + sum(order.count for order in self._orders)
+        there = s.registry.count(None, CAPACITY) + sum(order.count for order in self._orders) + sum(waiting.values())
         self._any(s.settings.pools, s.settings.min_vms - there, f"min_vms {s.settings.min_vms}")
 
     def serve(self, group: JobGroup, jobs: int, one_only: bool) -> tuple[int, str, bool]:
@@ -149,7 +149,7 @@ class Orders:
         obstacle = self._s.health.blocked(offer, pool.site, self._s.now)
         if obstacle:
             return 0, obstacle
-        count, obstacle = self._budget.take(offer.pool, wanted)
+        count, obstacle = self._budget.take(pool, offer.flavour, wanted)
         if count:
             self._orders.append(Launch(offer, count, reason))
         return count, obstacle

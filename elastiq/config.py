@@ -61,6 +61,7 @@ class _Reader:
         batch, batch_options = self._batch(elastiq["batch_plugin"])
         pools = self._pools({*CORE, batch}, substitute)
         self._check_quota(quota["min_vms"], quota["max_vms"], list(pools.values()))
+        self._check_prices([key for key in ("max_cost_per_hour", "max_cost_per_day") if quota[key]], pools)
         if elastiq["log_format"] == "json" and importlib.util.find_spec("pythonjsonlogger") is None:
             self.problems.at("elastiq", "log_format", "json needs python-json-logger, install it or write text")
         self.problems.raise_any()
@@ -201,6 +202,7 @@ class _Reader:
         if any((entry.section, key) in self.bad for key, entry in whole.entries.items()):
             return None
         flavours, low, high = (found.pop(key) for key in ("flavour", "min_vms", "max_vms"))
+        prices = {flavour: float(price) for flavour, price in (found.pop("price") or {}).items()}
         capacity = Resources(*(found.pop(key) for key in ("cpus", "memory_mb", "disk_mb", "gpus")))
         site, networks = cloud.site_of(found), cloud.networks_of(found)
         public = sorted(option.name for option in cloud.OPTIONS if not (option.secret or option.site))
@@ -208,7 +210,7 @@ class _Reader:
         content = repr((site, flavours, networks, capacity, found["user_data"], seen))
         digest = hashlib.sha256(content.encode()).hexdigest()[:12]
         name = name if colon else kind
-        return Pool(name, site, flavours or ("",), networks, capacity, low, high, found, digest, kind)
+        return Pool(name, site, flavours or ("",), networks, capacity, low, high, found, digest, kind, prices)
 
     def _user_data(self, section: Section, found: dict[str, Any], given: Mapping[str, Optional[str]]) -> bytes:
         """The bytes that new instances get, and empty ones where the section gives none or bad ones."""
@@ -222,6 +224,13 @@ class _Reader:
         except ConfigError as error:
             self._bad(section.entries[key], error.problems[0])
             return b""
+
+    def _check_prices(self, caps: list[str], pools: Mapping[str, Pool]) -> None:
+        """A cap on the cost is worth nothing where a machine has no price."""
+        for section, pool in pools.items():
+            unpriced = [flavour or "the cloud's default" for flavour in pool.flavours if pool.price(flavour) is None]
+            if caps and unpriced:
+                self.problems.at(section, "price", f"is missing for {', '.join(unpriced)}, {caps[0]} needs it; set it")
 
     def _check_quota(self, least: int, most: Optional[int], pools: list[Pool]) -> None:
         most = None if ("quota", "max_vms") in self.bad else most

@@ -12,7 +12,7 @@ import uuid
 from collections import Counter
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Callable, Mapping, Optional, TypeVar, Union
+from typing import TYPE_CHECKING, Any, Callable, Mapping, Optional, TypeVar, Union
 
 from elastiq.demand import Trials
 from elastiq.events import EventQueue
@@ -22,6 +22,9 @@ from elastiq.interfaces import BatchSystem, Cloud, Owner, SourceError
 from elastiq.nodes import AT_BOOT, IN_SERVICE, SPENT, TO_COME, Move, Node, Registry, State
 from elastiq.settings import Settings
 from elastiq.store import Store, StoreError, learned_from_json, learned_to_json
+
+if TYPE_CHECKING:
+    from elastiq.limits import Ledger
 
 log = logging.getLogger("elastiq")
 T = TypeVar("T")
@@ -59,6 +62,9 @@ class Core:
         self.registry, self.health, self.trials = Registry(), Health(), Trials()
         self.counters: Counter[str] = Counter()
         self.notices: dict[str, str] = {}  # what a person should know now, by subject
+        self.ledger: Optional[Ledger] = None  # where a limit of launches or cost is set
+        self.store_is_new = False  # and nothing was launched since
+        self.lost_until = 0.0  # monotonic: what a lost store knew of may not be listed yet
         self.store_broken = False
         self.log_failures: Callable[[], int] = lambda: 0  # records that the log could not take; the service sets it
         self.faults: Counter[str] = Counter()  # distinct exceptions that are bugs
@@ -186,6 +192,7 @@ class Core:
                 f"{self.store.path}: holds {len(self.registry)} machines of cluster_name {before}, which would be lost "
                 f"to {cluster}: set the old name again, or end them and move the file away"
             )
+        self.store_is_new = before is None
         self.stored(partial(self.store.remember, "cluster", cluster))
         self.registry.learned = learned_from_json(self._facts_stored["learned"])
         self.health.failed_boots = dict(self._facts_stored["failed_boots"])
@@ -193,8 +200,14 @@ class Core:
         for node in self.registry:
             node.listed_by = self.now() + self.settings.intent_settle_s
         self.follow_sites()
+        self.follow_limits()
         if self.store.notice:
             self.tell("store", self.store.notice)
+            self.store_is_lost()
+
+    def store_is_lost(self) -> None:
+        """Launch nothing until what was launched just before must be listed."""
+        self.lost_until = self.now() + self.settings.intent_settle_s
 
     def follow_sites(self) -> None:
         """A site's name ends in ``#account``: when only that has changed, as with a new access key, the
@@ -208,6 +221,16 @@ class Core:
             if len(same) == 1:
                 node.site = same[0]
                 self.registry.touched[node.id] = node
+
+    def follow_limits(self) -> None:
+        """Keep a ledger while a limit of launches or cost is set."""
+        s = self.settings
+        if (s.max_launches_per_hour, s.max_cost_per_hour, s.max_cost_per_day) == (None, None, None):
+            self.ledger = None
+        elif self.ledger is None:
+            from elastiq.limits import Ledger
+
+            self.ledger = Ledger(self.store.recall("ledger"), self.now(), self.wall())
 
     def persist(self) -> None:
         """Log, count and store what changed since the last time."""
@@ -236,6 +259,8 @@ class Core:
                 store.remember(key, value)
                 self._facts_stored[key] = value
         registry.stranger_numbers = strangers
+        if self.ledger is not None and self.ledger.is_due():
+            store.remember("ledger", self.ledger.stored(self.wall()))
         if self.store_broken:
             store.remember("last_failure", self.wall())  # a write that shows that it works again
             self.store_broken = False
@@ -252,7 +277,7 @@ class Core:
         if before in {*TO_COME, State.FAILED} and after in IN_SERVICE:
             self.health.boot_joined(node.pool)
         elif before in AT_BOOT and after in SPENT:
-            self.health.boot_failed(node.pool)
+            self.health.boot_failed(node.pool, self.now())
         if after not in (State.GONE, State.FAILED):
             return
         # It never came, or ended: what it was launched for may be launched for again, and groups for which

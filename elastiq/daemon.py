@@ -38,6 +38,7 @@ class Daemon:
         self.last_plan = planner.Plan()
         self.last_plan_at: Optional[float] = None  # wall time
         self.last_action: tuple[Optional[float], str] = (None, "nothing was done yet")
+        self.allowances: tuple[planner.Allowance, ...] = ()
         self.stopping = False
         self.paired = False  # both sides were known and settled at least once since the start
         self._plan_pending = False
@@ -83,6 +84,7 @@ class Daemon:
         core = self.core
         core.settings, core.batch, core.clouds = settings, batch, clouds
         core.follow_sites()
+        core.follow_limits()
         self.observer.configure()
         self._fingerprint()
         core.health.blocks.clear()
@@ -160,6 +162,8 @@ class Daemon:
     def _situation(self) -> planner.Situation:
         core, observer = self.core, self.observer
         self.paired = self.paired or observer.settled()
+        ledger = core.ledger
+        self.allowances = ledger.allowances(core.settings, core.registry, core.now()) if ledger else ()
         return planner.Situation(
             now=core.now(),
             settings=core.settings,
@@ -172,6 +176,7 @@ class Daemon:
             settled=observer.settled(),
             workers_began=observer.workers.began,
             foreign=observer.foreign(),
+            allowances=self.allowances,
             no_launch=observer.no_launch(),
             no_end=observer.no_end(),
             fits=core.batch.fits,

@@ -33,8 +33,16 @@ class Ending:
     def drain(self, step: Step) -> None:
         """Begin to take an idle node out of service."""
         core, node = self._core, step.node
+        if step.for_good:
+            core.tell(f"black hole {node.name}", f"{step.reason}: drained for good where elastiq may drain")
+            if not core.batch.can_drain:
+                return
         if node.worker is None or self._dry_run(step, "drain and end"):
             return
+        if step.for_good and not node.condemned:
+            core.count("black_holes")
+            core.health.condemned(node.pool, node.flavour, core.now())
+            node.condemned = step.reason
         core.registry.move(node, State.DRAINING, step.reason, core.wall())
         node.act_ended = None
         core.persist()  # a drain that we began must be known as ours after a crash
@@ -43,7 +51,7 @@ class Ending:
             self._look_again()
             return
         node.acting = True
-        drain = partial(core.batch.drain, node.worker, DrainMode.IF_IDLE)
+        drain = partial(core.batch.drain, node.worker, DrainMode.PEACEFUL if step.for_good else DrainMode.IF_IDLE)
         core.act_on_batch(node, drain, partial(self._drained, node))
 
     def _dry_run(self, step: Step, what: str) -> bool:
@@ -82,14 +90,14 @@ class Ending:
                 self._look_again()
             elif began < node.act_ended:
                 continue
-            elif node.runs_something:
+            elif node.runs_something and not (node.condemned and node.seen is not None and node.seen.is_drained):
                 core.count("drains_slipped_in")
                 self._back(node, "a job slipped in before the drain took effect")
             elif node.seen is not None and node.seen.drained_by_mark(core.owner.mark) is False:
                 self._back(node, f"drained by someone else ({node.seen.drained_by}): left alone", undrain=False)
             elif self._out_of_service(node) and settled and not no_end and node.site in sites:
                 ready.append(Step(node, node.reason))
-            elif core.now() - node.act_ended >= core.settings.drain_timeout_s:
+            elif core.now() - node.act_ended >= core.settings.drain_timeout_s and not node.runs_something:
                 why = no_end or "its worker does not show that it is out of service"
                 self._back(node, f"drain_timeout_s {core.settings.drain_timeout_s:g} passed: {why}")
         self._end(ready)
@@ -237,7 +245,8 @@ class Ending:
     def forget(self, node: Node) -> None:
         """The instance is confirmed gone: let the batch system drop what it still holds."""
         core, worker = self._core, node.worker
-        core.tell(f"ending {node.name}", "")
+        for subject in ("ending", "black hole"):
+            core.tell(f"{subject} {node.name}", "")
         if worker is None or not core.batch_has("forget"):
             return
 

@@ -13,6 +13,7 @@ from elastiq.interfaces import AuthError, CapacityError, ConfigurationError, Off
 
 LONGEST_S = 600.0
 BOOTS_BEFORE_BREAK = 3
+REPLACED_EVERY_S = 3600.0
 
 # error -> (what it holds back, first wait in seconds)
 SCOPES: Mapping[type[BaseException], tuple[str, float]] = {
@@ -37,6 +38,7 @@ class Health:
 
     blocks: dict[str, Block] = field(default_factory=dict)
     failed_boots: dict[str, int] = field(default_factory=dict)
+    replacements: dict[str, list[tuple[float, str]]] = field(default_factory=dict)  # of black holes: when, flavour
 
     def refused(self, offer: Offer, site: str, error: BaseException, now: float) -> str:
         """A launch failed: hold back what the error concerns. Returns the scope."""
@@ -64,11 +66,26 @@ class Health:
                 return f"{scope} is held back for another {block.until - now:.0f} s: {block.reason}"
         return ""
 
-    def boot_failed(self, pool: str) -> None:
-        self.failed_boots[pool] = self.failed_boots.get(pool, 0) + 1
+    def boot_failed(self, pool: str, now: float) -> None:
+        """Once the breaker is open, the pause before the next canary grows with each that fails."""
+        failed = self.failed_boots[pool] = self.failed_boots.get(pool, 0) + 1
+        if failed >= BOOTS_BEFORE_BREAK:
+            wait_s = min(LONGEST_S, 60.0 * 2 ** min(failed - BOOTS_BEFORE_BREAK, 10))
+            self.blocks[f"pool {pool}"] = Block(now + wait_s, wait_s, f"{failed} boots in a row never joined")
 
     def boot_joined(self, pool: str) -> None:
-        self.failed_boots.pop(pool, None)
+        if self.failed_boots.pop(pool, 0) >= BOOTS_BEFORE_BREAK:
+            self.blocks.pop(f"pool {pool}", None)
+
+    def condemned(self, pool: str, flavour: str, now: float) -> None:
+        """A black hole goes out of service. One of a pool is replaced at once, the next an hour later."""
+        before = [entry for entry in self.replacements.get(pool, ()) if entry[0] > now - REPLACED_EVERY_S]
+        at = max(now, before[-1][0] + REPLACED_EVERY_S) if before else now
+        self.replacements[pool] = [*before, (at, flavour)]
+
+    def unreplaced(self, now: float) -> list[tuple[str, str]]:
+        """Pool and flavour of each black hole whose replacement may not be launched yet."""
+        return [(pool, of) for pool, entries in self.replacements.items() for at, of in entries if at > now]
 
     def breaker(self, pool: str) -> Optional[str]:
         """Why the pool gets one machine at a time; None while it is trusted."""

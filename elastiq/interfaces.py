@@ -236,6 +236,11 @@ class Pool:
     options: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
     fingerprint: str = ""  # changes with anything that could change which jobs its machines run
     kind: str = ""  # of the cloud: which plugin serves its site
+    prices: Mapping[str, float] = field(default_factory=dict, compare=False)  # per machine and hour; "*": all others
+
+    def price(self, flavour: str) -> Optional[float]:
+        """What a machine of the flavour costs an hour, in the administrator's currency; None if it is not known."""
+        return self.prices.get(flavour, self.prices.get("*"))
 
     def offers(self) -> tuple[Offer, ...]:
         """Every launchable choice, in the order of preference."""

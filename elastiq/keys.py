@@ -11,7 +11,7 @@ import math
 import re
 from contextlib import suppress
 from functools import partial
-from typing import Any, Callable
+from typing import Any, Callable, Mapping
 
 from elastiq.options import Kind, Option, above_zero
 from elastiq.settings import Settings
@@ -66,7 +66,13 @@ CORE: dict[str, tuple[Option, ...]] = {
         _setting("log_format", Kind.CHOICE, choices=("text", "json")),
         _setting("quota_counts", Kind.CHOICE, choices=("owned", "all")),
     ),
-    "quota": (_setting("min_vms", Kind.INT, unit="machines"), _setting("max_vms", Kind.LIMIT, unit="machines")),
+    "quota": (
+        _setting("min_vms", Kind.INT, unit="machines"),
+        _setting("max_vms", Kind.LIMIT, unit="machines"),
+        _setting("max_launches_per_hour", Kind.LIMIT, unit="machines"),
+        _setting("max_cost_per_hour", Kind.NUMBER, check=above_zero),
+        _setting("max_cost_per_day", Kind.NUMBER, check=above_zero),
+    ),
     "debug": (_setting("dry_run_boot_vms", Kind.BOOL), _setting("dry_run_shutdown_vms", Kind.BOOL)),
     "substitute": (
         Option("ipv4", Kind.TEXT, check=partial(_address, 4)),
@@ -75,8 +81,17 @@ CORE: dict[str, tuple[Option, ...]] = {
     ),
 }
 
+
+def _prices(value: Mapping[str, str]) -> str:
+    for flavour, text in value.items():
+        if not re.fullmatch(r"[0-9]+\.?[0-9]*|\.[0-9]+", text):
+            return f"has no number for `{flavour}`, write a price or flavour=price, flavour=price"
+    return ""
+
+
 POOL: tuple[Option, ...] = (
     Option("flavour", Kind.LIST, ()),
+    Option("price", Kind.TAGS, check=_prices, spelling=lambda text: text if "=" in text else f"*={text}"),
     Option("cpus", Kind.NUMBER, unit="cores", check=above_zero),
     Option("memory_mb", Kind.NUMBER, unit="MB", check=above_zero),
     Option("disk_mb", Kind.NUMBER, unit="MB", check=above_zero),

@@ -68,6 +68,9 @@ class Launching:
             return False
         for node in nodes:
             core.registry.add(node)
+        core.store_is_new = False
+        if core.ledger is not None:
+            core.ledger.launched(order.count)
         core.count("launches_asked", order.count)
         core.record("launch", identifier, pool.name, f"{order.count} of {offer}: {order.reason}")
         call = partial(_prepare_and_launch, core.batch, core.clouds[pool.site], intent)

@@ -77,12 +77,14 @@ class Node:
     idle_s: float = 0.0
     boot_s: float = 0.0
     lost_s: float = 0.0
+    condemned: str = ""  # why it is taken out of service for good, once its jobs have ended
     groups: dict[str, int] = field(default_factory=dict)  # of each group: the waiting jobs it was launched for
     number: int = 0  # in the order of appearance, strangers included: no clock steps there
 
     # what only this run knows
     instance: Optional[Instance] = field(default=None, compare=False)
     seen: Optional[Worker] = field(default=None, compare=False)
+    starts_per_h: float = field(default=0.0, compare=False)  # jobs that started on it, smoothed
     room_s: float = field(default=0.0, compare=False)  # for how long its free room has not shrunk
     unlisted: int = field(default=0, compare=False)  # complete listings in a row without it
     listed_by: float = field(default=0.0, compare=False)  # monotonic: until then a listing may lack it

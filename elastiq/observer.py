@@ -82,6 +82,9 @@ class Observer:
         core, now = self._core, self._core.now()
         if core.store_broken:
             return f"the store cannot be written: {core.notices.get('store', '')}"
+        if now < core.lost_until:
+            left_s = core.lost_until - now
+            return f"the state was lost: for {left_s:.0f} s more, machines of ours may be there and not be listed"
         if core.settings.quota_counts == "all" and len(self.sites()) < len(core.clouds):
             return "quota_counts = all, and the instances of a site are not known now"
         if self.jobs.value is not None and self.jobs.began <= self._started_at:
@@ -157,6 +160,8 @@ class Observer:
         if view is not None:
             for notice in reconcile.take_instances(core.registry, site, view, began, core.wall(), grace_s):
                 core.tell_once(notice, notice, logging.WARNING)
+                if core.store_is_new:
+                    core.store_is_lost()
             text = (
                 f"instances with this cluster's name but another head node's id ({len(view.other_heads)}): "
                 "not touched; elastiqctl adopt takes them over"

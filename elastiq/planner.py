@@ -14,9 +14,15 @@ from elastiq.demand import Standing
 from elastiq.interfaces import JobGroup, Resources, Worker, WorkerState
 from elastiq.nodes import AT_BOOT, CAPACITY, IN_SERVICE, JOINED, Node, State
 from elastiq.packing import Held, Room, RoomClass, Vector, jobs_held, need, vector
-from elastiq.situation import Launch, Plan, Situation, Step, Verdict, group_name
+from elastiq.situation import Allowance, Launch, Plan, Situation, Step, Verdict, group_name
 
-__all__ = ["Launch", "Plan", "Situation", "Step", "Verdict", "group_name", "plan"]
+PEERS = 3  # with fewer machines, none can be said to be unlike the others
+# One start each 20 s over some ten minutes, and so many times as often as on the usual machine.
+BLACK_HOLE_STARTS_PER_H = 180.0
+BLACK_HOLE_TIMES = 20.0
+REPLACEMENT = "a black hole's replacement, one an hour,"
+
+__all__ = ["Allowance", "Launch", "Plan", "Situation", "Step", "Verdict", "group_name", "plan"]
 
 
 def plan(s: Situation) -> Plan:
@@ -28,10 +34,11 @@ def plan(s: Situation) -> Plan:
     verdicts = _serve(s, room, orders)
     unused = _unused(s)
     on_trial = frozenset(node.id for nodes in unused.values() for node in nodes)
-    drains = tuple(_drains(s, room.reserved | on_trial)) if not s.no_end else ()
+    drains = _drains(s, room.reserved | on_trial) if not s.no_end else []
+    drains += [step for step in _black_holes(s) if step.node not in [one.node for one in drains]]
     failed, ends = _useless(s)
     found_out = {key: (_machine_name(s, nodes[0].id), _long_free(s, nodes)) for key, nodes in unused.items()}
-    made = Plan(orders.merged(), drains, failed, ends, verdicts, unused=found_out)
+    made = Plan(orders.merged(), tuple(drains), failed, ends, verdicts, unused=found_out)
     return replace(made, summary=_summary(s, made))
 
 
@@ -51,6 +58,9 @@ def _room(s: Situation) -> Room:
             pool = pools.get(node.pool)
             whole = capacity(s, pool, node.flavour) if pool else Resources()
             classes.append(RoomClass(vector(whole, s.settings.n_jobs_per_vm), [node.id], joined=False))
+    for name, flavour in s.health.unreplaced(s.now):
+        whole = capacity(s, pools[name], flavour) if name in pools else Resources()
+        classes.append(RoomClass(vector(whole, s.settings.n_jobs_per_vm), [REPLACEMENT], joined=False))
     joined += [(f"worker {name}", stranger.worker, stranger.room_s) for name, stranger in s.registry.strangers.items()]
     for name, worker, room_s in joined:
         if worker.takes_jobs:
@@ -178,6 +188,27 @@ def _drains(s: Situation, reserved: AbstractSet[str]) -> list[Step]:
         spare -= 1
         if not orphaned:
             spare_of[node.pool] -= 1
+    return steps
+
+
+def _black_holes(s: Situation) -> list[Step]:
+    """Machines on which jobs start far more often than on their peers: they end at once there, or are
+    claimed and lost. To be drained for good, without an eviction."""
+    steps: list[Step] = []
+    if s.no_end:
+        return steps
+    by_pool: dict[str, list[Node]] = {}
+    for node in s.registry:
+        if node.state in IN_SERVICE and node.worker and node.was_busy:
+            by_pool.setdefault(node.pool, []).append(node)
+    for nodes in by_pool.values():
+        paces = sorted(node.starts_per_h for node in nodes)
+        usual = paces[(len(paces) - 1) // 2]  # of machines as of all others, half are slower
+        for node in nodes if len(nodes) >= PEERS else ():
+            if node.starts_per_h >= max(BLACK_HOLE_STARTS_PER_H, BLACK_HOLE_TIMES * usual) or node.condemned:
+                if node.may_act(s.now) and node.site in s.sites:
+                    why = f"black hole: {node.starts_per_h:.0f} jobs an hour start on it, on its peers {usual:.0f}"
+                    steps.append(Step(node, node.condemned or why, for_good=True))
     return steps
 
 

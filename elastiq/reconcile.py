@@ -7,6 +7,7 @@ stale ad inherits nothing.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Iterable, Optional
 
@@ -19,6 +20,8 @@ CLOCK_SKEW_S = 300.0
 LISTINGS_BEFORE_GONE = 3
 # The clocks of a node are stored this often: so much of them a restart may cost.
 STORED_EVERY_S = 60.0
+# How fast jobs start on a machine is averaged over about this time.
+PACE_S = 600.0
 # What an instance that nobody knew is taken over as; it is no boot of ours.
 BROKEN = (InstanceState.STOPPING, InstanceState.STOPPED, InstanceState.ERROR)
 FOUND_AS = {
@@ -205,6 +208,10 @@ def _seen(registry: Registry, node: Node, worker: Worker, observed_s: float, wal
     node.room_s = node.room_s + observed_s if unchanged else 0.0
     if not same:
         registry.touched[node.id] = node
+    if observed_s and node.job_starts is not None and worker.job_starts is not None:
+        recent = 1 - math.exp(-observed_s / PACE_S)
+        starts_per_h = max(0, worker.job_starts - node.job_starts) * 3600.0 / observed_s
+        node.starts_per_h += recent * (starts_per_h - node.starts_per_h)
     node.seen, node.worker, node.jobs, node.job_starts = worker, worker.name, worker.jobs, worker.job_starts
     node.lost_s = 0.0
     node.joined_at = wall if node.joined_at is None else node.joined_at

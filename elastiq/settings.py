@@ -42,6 +42,9 @@ class Settings:
     min_vms: int = 0
     max_vms: Optional[int] = 3  # None: unlimited
     quota_counts: str = "owned"  # or "all"
+    max_launches_per_hour: Optional[int] = None  # None: as many as the quotas allow
+    max_cost_per_hour: Optional[float] = None
+    max_cost_per_day: Optional[float] = None
 
     # [debug]
     dry_run_boot_vms: bool = False

@@ -17,6 +17,21 @@ from elastiq.settings import Settings
 Fits = Callable[[JobGroup, Resources], tuple[bool, str]]
 
 
+@dataclass
+class Allowance:
+    """What a limit still allows: so many machines, or such a price an hour if it is ``priced``."""
+
+    what: str  # how it is called, with its value
+    left: float
+    used: float = 0.0
+    counts: str = "counted"  # what ``used`` counts; without, ``what`` says all
+    priced: bool = False
+
+    def why(self) -> str:
+        """What to say when it binds."""
+        return f"{self.what} is reached ({self.used:.4g} {self.counts})" if self.counts else self.what
+
+
 @dataclass(frozen=True)
 class Situation:
     """All that a plan is made from. ``no_launch`` and ``no_end`` say why the one or the other is out of
@@ -33,6 +48,7 @@ class Situation:
     settled: bool  # both sides are, and were since the start
     workers_began: float = 0.0  # when the last read of the workers began
     foreign: int = 0  # instances that are not ours but count
+    allowances: tuple[Allowance, ...] = ()  # of the limits that are set, beside the quotas
     no_launch: str = ""
     no_end: str = ""
     # What a batch system that knows no better says.
@@ -53,6 +69,7 @@ class Step:
 
     node: Node
     reason: str
+    for_good: bool = False  # whatever runs there ends by itself, then the machine is ended
 
 
 @dataclass(frozen=True)

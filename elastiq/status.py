@@ -39,7 +39,12 @@ def snapshot(daemon: Daemon) -> dict[str, Any]:
         "queue": _queue(daemon, now),
         "nodes": [_node(node) for node in core.registry],
         "pools": [_pool(core, pool) for pool in settings.pools],
-        "quota": {**_fields(settings, "min_vms max_vms"), "counts": settings.quota_counts, "counted": counted},
+        "quota": {
+            **_fields(settings, "min_vms max_vms"),
+            "counts": settings.quota_counts,
+            "counted": counted,
+            "limits": [{"limit": one.what, **_fields(one, "used left counts")} for one in daemon.allowances],
+        },
         "sources": sources,
         "last_plan": _plan(daemon),
         "last_action": {"at": daemon.last_action[0], "summary": daemon.last_action[1]},
@@ -90,7 +95,7 @@ def _group(daemon: Daemon, v: Verdict) -> dict[str, Any]:
 
 def _node(node: Node) -> dict[str, Any]:
     return {
-        **_fields(node, "pool site flavour network since created_at joined_at worker jobs idle_s reason"),
+        **_fields(node, "pool site flavour network since created_at joined_at worker jobs idle_s condemned reason"),
         "id": node.name,
         "node": node.id,
         "state": node.state.value,

@@ -18,6 +18,7 @@ from typing import Iterator
 
 ROOT = Path(__file__).resolve().parent.parent
 LIMIT = 5000
+CONFIGURED = {"elastiq.limits"}  # imported only where a key asks for it, as a plugin is
 ENTRIES = ("elastiq.service", "elastiq.plugins.batch.htcondor", "elastiq.plugins.cloud.ec2")
 
 
@@ -58,7 +59,7 @@ def imported_by(entries: tuple[str, ...]) -> dict[str, Path]:
     while todo:
         module = todo.pop()
         path = file_of(module)
-        if path is None or module in found or module.partition(".")[0] != "elastiq":
+        if path is None or module in {*found, *CONFIGURED} or module.partition(".")[0] != "elastiq":
             continue
         found[module] = path
         todo.extend(imports(path, module))

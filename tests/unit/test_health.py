@@ -87,12 +87,12 @@ def test_fewer_than_asked_holds_the_offer_back_for_a_minute() -> None:
 def test_the_breaker_opens_after_some_boots_in_a_row_and_closes_with_the_first_that_joins() -> None:
     health = Health()
     for _ in range(BOOTS_BEFORE_BREAK - 1):
-        health.boot_failed("ec2")
+        health.boot_failed("ec2", NOW)
     assert health.breaker("ec2") is None
     health.boot_joined("ec2")
     for _ in range(BOOTS_BEFORE_BREAK):
         assert health.breaker("ec2") is None
-        health.boot_failed("ec2")
+        health.boot_failed("ec2", NOW)
     assert health.breaker("ec2") == "the last 3 machines of pool ec2 never joined: one at a time until one does"
     assert health.breaker("b") is None
     health.boot_joined("ec2")

@@ -230,3 +230,44 @@ def test_a_machine_that_the_listing_ends_is_forgotten_by_the_batch_system() -> N
     rig.read("cloud aws")
     rig.executor.only("batch").finish()
     assert rig.batch.script.calls("forget") == [("w1",)]
+
+
+# --------------------------------------------------------------------------- a state that was lost
+
+WHOLE = ("queue", "workers", "cloud aws")
+
+
+def test_a_store_that_was_lost_allows_no_launch_until_new_machines_must_be_listed(tmp_path: Any) -> None:
+    """A machine that was launched right before may be missing in listings for minutes."""
+    path = tmp_path / "store"
+    path.write_bytes(b"not a database, and longer than one page would be" * 200)
+    rig = Rig(store_path=str(path))
+    rig.core.restore()
+    for seconds, allowed in ((0.0, False), (rig.settings.intent_settle_s - 1.0, False), (1.0, True)):
+        rig.clock.wait(seconds)
+        rig.read(*WHOLE)
+        assert (rig.observer.no_launch() == "") is allowed
+        assert rig.observer.no_end() == ""
+        if not allowed:
+            assert "the state was lost" in rig.observer.no_launch()
+
+
+def test_machines_of_ours_that_a_new_store_does_not_know_show_that_it_was_lost(tmp_path: Any) -> None:
+    rig = Rig(store_path=str(tmp_path / "store"))
+    rig.core.restore()
+    rig.read(*WHOLE)
+    assert rig.observer.no_launch() == "", "an ordinary first start"
+    rig.cloud.script.answers["instances"] = Instances((an_instance("i-7"),))
+    rig.read(*WHOLE)
+    assert "the state was lost" in rig.observer.no_launch()
+
+
+def test_a_machine_that_another_one_launched_is_no_sign_of_that(tmp_path: Any) -> None:
+    """After an adoption, say: this store has been in use."""
+    path = str(tmp_path / "store")
+    Rig(store_path=path).core.restore()
+    rig = Rig(store_path=path)
+    rig.core.restore()
+    rig.cloud.script.answers["instances"] = Instances((an_instance("i-7"),))
+    rig.read(*WHOLE)
+    assert rig.observer.no_launch() == ""

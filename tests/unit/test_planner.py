@@ -243,7 +243,7 @@ def test_a_pool_keeps_its_own_limit_and_the_rest_goes_to_the_next() -> None:
     nodes = [a_node(State.LOST, 1, pool="a"), a_node(State.TERMINATING, 2, pool="a")]
     made = plan(situation(group(waiting=400), nodes=nodes, settings=settings))
     assert launched(made) == {"a/medium": 1, "b/medium": 2}
-    assert reason(made) == "pool b may have max_vms 2 (0 counted)"
+    assert reason(made) == "max_vms 2 of pool b is reached (2 counted)"
 
 
 # --------------------------------------------------------------------------- offers

@@ -1,0 +1,203 @@
+"""Hard stops: machines an hour, cost an hour, cost a day."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Optional
+
+import pytest
+
+from elastiq.limits import DAY_S, ENTRY_S, HOUR_S, Ledger, hourly
+from elastiq.nodes import State
+from elastiq.planner import plan
+from elastiq.settings import Settings
+from elastiq.situation import Allowance
+from elastiq.store import Store
+from tests.unit.config_files import load, problems, with_ec2
+from tests.unit.fakes import Surroundings
+from tests.unit.test_planner import launched, reason
+from tests.unit.values import NOW, WALL, a_node, a_pool, a_registry, group, situation, some_settings
+
+PRICED = a_pool(prices={"medium": 0.5})
+
+
+def priced(**changed: Any) -> Settings:
+    return some_settings(**{"pools": (PRICED,), "max_vms": None, **changed})
+
+
+def a_ledger(stored: Optional[dict[str, Any]] = None, wall: float = WALL) -> Ledger:
+    return Ledger(stored, NOW, wall)
+
+
+def planned(settings: Settings, ledger: Ledger, waiting: int, machines: int = 0, now: float = NOW) -> tuple[int, str]:
+    """How many machines a plan launches for so many jobs of four cores, and why no more."""
+    nodes = [a_node(State.BUSY, number) for number in range(1, machines + 1)]
+    allowances = ledger.allowances(settings, a_registry(*nodes), now)
+    made = plan(situation(group(waiting=4 * waiting), nodes=nodes, settings=settings, allowances=allowances))
+    return sum(launched(made).values()), reason(made)
+
+
+# --------------------------------------------------------------------------- what binds
+
+
+def test_no_more_machines_are_launched_in_an_hour_than_allowed() -> None:
+    settings, ledger = priced(max_launches_per_hour=5), a_ledger()
+    assert planned(settings, ledger, 9) == (5, "max_launches_per_hour 5 is reached (5 asked for)")
+    ledger.launched(5)
+    assert planned(settings, ledger, 9, now=NOW + HOUR_S) == (0, "max_launches_per_hour 5 is reached (5 asked for)")
+    assert planned(settings, ledger, 9, now=NOW + HOUR_S + ENTRY_S + 1)[0] == 5
+
+
+def test_all_machines_together_cost_no_more_an_hour_than_allowed() -> None:
+    settings, ledger = priced(max_cost_per_hour=2.0), a_ledger()
+    assert planned(settings, ledger, 9) == (4, "max_cost_per_hour 2 is reached (2 an hour)")
+    assert planned(settings, ledger, 9, machines=3)[0] == 1
+    assert planned(settings, ledger, 9, machines=7) == (0, "max_cost_per_hour 2 is reached (3.5 an hour)")
+
+
+def test_a_price_that_does_not_divide_the_cap_is_no_reason_to_pass_it() -> None:
+    settings = priced(max_cost_per_hour=1.0, pools=(a_pool(prices={"medium": 0.3}),))
+    assert planned(settings, a_ledger(), 9)[0] == 3
+    settings = priced(max_cost_per_hour=0.3, pools=(a_pool(prices={"medium": 0.1}),))
+    assert planned(settings, a_ledger(), 9)[0] == 3  # although 0.1 + 0.1 + 0.1 > 0.3 in binary
+
+
+def test_a_day_costs_no_more_than_allowed_when_another_hour_of_all_machines_is_paid() -> None:
+    settings, ledger = priced(max_cost_per_day=4.0), a_ledger()
+    assert planned(settings, ledger, 9)[0] == 8
+    nodes = a_registry(a_node(State.BUSY, 1), a_node(State.BUSY, 2))
+    ledger.allowances(settings, nodes, NOW + 2 * HOUR_S)  # two machines for two hours: 2.0
+    launches, why = planned(settings, ledger, 9, machines=2, now=NOW + 2 * HOUR_S)
+    assert launches == 2
+    assert why == "max_cost_per_day 4 is reached (4 in the last 24 hours and the next one)"
+    assert planned(settings, ledger, 9, now=NOW + 2 * HOUR_S + DAY_S + ENTRY_S)[0] == 8
+
+
+def test_the_cheaper_flavour_serves_where_the_dearer_one_is_too_dear() -> None:
+    pool = a_pool(flavours=("medium", "small"), prices={"medium": 3.0, "*": 0.5})
+    settings = priced(max_cost_per_hour=4.0, pools=(pool,))
+    allowances = a_ledger().allowances(settings, a_registry(), NOW)
+    made = plan(situation(group(waiting=40), settings=settings, allowances=allowances))
+    assert launched(made) == {"ec2/medium": 1, "ec2/small": 2}
+
+
+def test_the_minimum_is_no_exception() -> None:
+    settings = priced(max_cost_per_hour=1.0, min_vms=5)
+    allowances = a_ledger().allowances(settings, a_registry(), NOW)
+    assert launched(plan(situation(settings=settings, allowances=allowances))) == {"ec2/medium": 2}
+
+
+def test_a_limit_is_of_the_whole_plan_and_a_plan_changes_none() -> None:
+    allowance = Allowance("max_launches_per_hour 3", 3, 0, "asked for")
+    groups = [group("a", 8), group("b", 8)]
+    asked = situation(*groups, settings=priced(), allowances=(allowance,))
+    assert launched(plan(asked)) == launched(plan(asked)) == {"ec2/medium": 3}
+
+
+@pytest.mark.parametrize("state", [state for state in State if state is not State.GONE])
+def test_whatever_is_not_confirmed_gone_costs(state: State) -> None:
+    assert hourly(priced(), [a_node(state)]) == 0.5
+
+
+def test_a_machine_without_a_price_is_taken_for_the_dearest() -> None:
+    settings = priced(pools=(a_pool(prices={"medium": 0.5, "large": 2.0}),))
+    assert hourly(settings, [a_node(flavour="renamed"), a_node(pool="removed")]) == 4.0
+
+
+# --------------------------------------------------------------------------- over a restart
+
+
+def test_a_restart_forgets_neither_launches_nor_cost_and_charges_the_time_between() -> None:
+    settings = priced(max_cost_per_day=10.0, max_launches_per_hour=5)
+    ledger, nodes = a_ledger(), a_registry(a_node(State.BUSY, 1), a_node(State.BUSY, 2))
+    ledger.launched(2)
+    ledger.allowances(settings, nodes, NOW + HOUR_S)
+    again = Ledger(ledger.stored(WALL + HOUR_S), 7.0, WALL + 3 * HOUR_S)  # another monotonic clock, two hours later
+    (launches, cost) = again.allowances(settings, nodes, 7.0)
+    assert launches.used == 0  # they were asked for three hours ago
+    assert cost.used == pytest.approx(3.0 + 1.0)
+
+
+@pytest.mark.parametrize(("step_s", "charged"), [(-HOUR_S, 0.0), (90 * DAY_S, 24.0)])
+def test_a_wall_clock_that_steps_charges_a_day_at_most_and_gives_nothing_back(step_s: float, charged: float) -> None:
+    settings = priced(max_cost_per_day=1000.0, pools=(a_pool(prices={"*": 1.0}),))
+    again = Ledger(a_ledger().stored(WALL), NOW, WALL + step_s)
+    (cost,) = again.allowances(settings, a_registry(a_node()), NOW)
+    assert cost.used == pytest.approx(charged + 1.0)
+
+
+def test_the_daemon_keeps_its_ledger_in_the_store(tmp_path: Path) -> None:
+    path = str(tmp_path / "store")
+    first = Surroundings(path, pools=(PRICED,), max_launches_per_hour=5)
+    first.core.restore()
+    assert first.core.ledger is not None
+    first.core.ledger.launched(4)
+    first.core.persist()
+    first.store.close()
+    second = Surroundings(path, pools=(PRICED,), max_launches_per_hour=5)
+    second.core.restore()
+    assert second.core.ledger is not None
+    (allowance,) = second.core.ledger.allowances(second.settings, second.core.registry, second.now())
+    assert (allowance.left, allowance.used) == (1, 4)
+
+
+def test_a_launch_is_stored_at_once_and_cost_now_and_then() -> None:
+    settings, ledger, nodes = priced(max_cost_per_day=9.0), a_ledger(), a_registry(a_node())
+    ledger.stored(WALL)
+    ledger.allowances(settings, nodes, NOW + 10)
+    assert not ledger.is_due()
+    ledger.launched(1)
+    assert ledger.is_due()
+    ledger.stored(WALL)
+    ledger.allowances(settings, nodes, NOW + 100)
+    assert ledger.is_due()
+
+
+def test_no_limit_no_ledger() -> None:
+    rig = Surroundings(pools=(PRICED,))
+    rig.core.restore()
+    assert rig.core.ledger is None
+
+
+def test_the_ledger_stays_small() -> None:
+    settings, ledger, nodes = priced(max_cost_per_day=9.0), a_ledger(), a_registry(a_node())
+    for minute in range(3 * 24 * 60):
+        ledger.allowances(settings, nodes, NOW + 60 * minute)
+    assert len(ledger.entries) <= DAY_S / ENTRY_S + 2
+    assert sum(entry[2] for entry in ledger.entries) == pytest.approx(12.0, rel=0.01)
+
+
+# --------------------------------------------------------------------------- configuration
+
+
+def test_prices_are_one_for_all_or_one_for_each_flavour(tmp_path: Path) -> None:
+    head = "[quota]\nmax_launches_per_hour = 20\nmax_cost_per_hour = 2.5\nmax_cost_per_day = 30\n"
+    loaded = load(tmp_path, with_ec2("flavour = a, b\nprice = 0.25\n[ec2:dear]\nprice = a=1, b = 2.5\n", head))
+    settings = loaded.settings
+    assert (settings.max_launches_per_hour, settings.max_cost_per_hour, settings.max_cost_per_day) == (20, 2.5, 30.0)
+    assert [(pool.price("a"), pool.price("b")) for pool in settings.pools] == [(0.25, 0.25), (1.0, 2.5)]
+    assert load(tmp_path, with_ec2("")).settings.pools[0].price("") is None
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        ("flavour = a, b\nprice = a=1", "price: is missing for b, max_cost_per_day needs it; set it"),
+        ("flavour = a", "price: is missing for a, max_cost_per_day needs it; set it"),
+        ("", "price: is missing for the cloud's default, max_cost_per_day needs it; set it"),
+        ("price = cheap", "price: has no number for `*`, write a price or flavour=price, flavour=price"),
+        ("price = a=-1", "price: has no number for `a`, write a price or flavour=price, flavour=price"),
+    ],
+)
+def test_a_cap_on_the_cost_needs_every_price(tmp_path: Path, lines: str, said: str) -> None:
+    found = problems(tmp_path, with_ec2(lines, "[quota]\nmax_cost_per_day = 30\n"))
+    assert any(said in problem for problem in found), found
+
+
+def test_a_store_is_read_by_who_uses_it(tmp_path: Path) -> None:
+    """What is stored is JSON."""
+    store = Store(str(tmp_path / "store"))
+    ledger = a_ledger()
+    ledger.launched(3)
+    store.remember("ledger", ledger.stored(WALL))
+    assert store.recall("ledger") == {"clock_s": 0.0, "wall": WALL, "entries": [[0.0, 3, 0.0]]}
