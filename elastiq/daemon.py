@@ -9,7 +9,6 @@ from elastiq import __version__, planner, status
 from elastiq.control import Refused
 from elastiq.core import Core, log
 from elastiq.events import Timer
-from elastiq.executor import Outcome
 from elastiq.interfaces import BatchSystem, Cloud
 from elastiq.nodes import TO_COME, State
 from elastiq.observer import Observer
@@ -95,7 +94,9 @@ class Daemon:
     def command(self, verb: str, args: Mapping[str, Any]) -> dict[str, Any]:
         """A command from the control socket. On the decision thread; its acts go on after it returned."""
         if verb == "adopt":
-            return self._adopt(args.get("ids"))
+            from elastiq.adoption import adopt  # once in the life of a cluster
+
+            return adopt(self.core, self.observer.instances, args.get("ids"), partial(self._advance, "check_vms"))
         raise Refused("unknown-verb", f"`{verb}` is not a command of elastiq {__version__}")
 
     def _fingerprint(self) -> None:
@@ -212,35 +213,6 @@ class Daemon:
             core.trials.observe_room(plan.unused, self.observer.observed_s, core.settings.unused_room_s)
 
     # ------------------------------------------------------------------ the rest
-
-    def _adopt(self, ids: Any) -> dict[str, Any]:
-        """List another head's instances of this cluster; take over those of them that are named."""
-        core = self.core
-        found = {
-            instance.id: site
-            for site, seen in self.observer.instances.items()
-            if seen.value is not None
-            for instance in seen.value.other_heads
-        }
-        if ids is None:
-            return {"instances": list(found)}
-        if not isinstance(ids, list) or not all(isinstance(name, str) for name in ids):
-            raise Refused("malformed", '"ids" is a list of instance ids')
-        strangers = [name for name in ids if name not in found]
-        if strangers:
-            names = ", ".join(strangers)
-            raise Refused("impossible", f"no such instance of another head node (any more), nothing adopted: {names}")
-
-        def adopted(outcome: Outcome[None]) -> None:
-            core.tell("adopt", core.explain(outcome.error) if outcome.error else "")
-            self._advance("check_vms")
-
-        for site in dict.fromkeys(found[name] for name in ids):
-            named = [name for name in ids if found[name] == site]
-            core.act_on_cloud(site, "adopt", partial(core.clouds[site].adopt, named), adopted)
-        for name in ids:
-            core.record("adopt", name, "", "elastiqctl adopt")
-        return {"adopted": ids}
 
     def publish(self) -> None:
         self.snapshot = status.snapshot(self)
