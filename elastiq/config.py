@@ -21,7 +21,7 @@ from elastiq.inifile import ConfigError, Entry, Problems, Section, decode, parse
 from elastiq.interfaces import Cloud, Pool, Resources
 from elastiq.keys import CORE, POOL, check_cluster_name
 from elastiq.options import Option
-from elastiq.plugin_loader import batch_class, batch_names, cloud_class, cloud_kinds, hint, nearest
+from elastiq.plugin_loader import batch_class, batch_names, cloud_class, cloud_kinds
 from elastiq.settings import Settings
 
 __all__ = ["ConfigError", "Loaded", "load"]
@@ -105,7 +105,9 @@ class _Reader:
         for key, entry in section.entries.items():
             option = known.get(key)
             if option is None:
-                self._unknown_key(entry, known)
+                from elastiq.names import unknown_key
+
+                unknown_key(entry, known, CORE, self.problems)
                 continue
             self.set_keys[entry.line] = f"{entry.section}.{key} = {values.shown(option, entry.value)}"
             try:
@@ -123,12 +125,6 @@ class _Reader:
                 also = f" (or {option.unless})" if option.unless else ""
                 self.problems.at(section.name, name, f"is missing, set it{also}")
         return found
-
-    def _unknown_key(self, entry: Entry, known: Iterable[str]) -> None:
-        home = next((name for name, options in CORE.items() if entry.key in {o.name for o in options}), None)
-        meant = nearest(entry.key, known)
-        what = f"it belongs to [{home}]" if home else f"did you mean `{meant}`?" if meant else "remove it"
-        self.problems.add(entry.line, entry.section, entry.key if meant else entry.label, f"is not a known key, {what}")
 
     # ------------------------------------------------------------------- parts
 
@@ -186,6 +182,8 @@ class _Reader:
         elif kind in clouds:
             self.problems.at(section, "", complaint)
         else:
+            from elastiq.names import hint
+
             what = hint(kind, [*CORE, *batches, *clouds], "[{}]")
             self.problems.at(section, "", f"is not a known section, {what}")
         return None

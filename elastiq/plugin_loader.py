@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from typing import Any, Iterable, cast
+from typing import Any, cast
 
 from elastiq.inifile import ConfigError
 from elastiq.interfaces import BatchSystem, Cloud
@@ -35,31 +35,18 @@ def cloud_kinds() -> list[str]:
     return sorted(_known(CLOUD_GROUP))
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
-    """The known name that was most likely meant, empty if none is near."""
-    import difflib  # only errors need it
-
-    return next(iter(difflib.get_close_matches(name.lower(), sorted(known), 1)), "")
-
-
-def hint(name: str, known: Iterable[str], form: str = "`{}`") -> str:
-    """For a complaint about an unknown name: the one that was most likely meant, else all."""
-    meant = nearest(name, known)
-    return f"did you mean {form.format(meant)}?" if meant else f"known are: {', '.join(known)}"
-
-
 def _known(group: str) -> dict[str, str]:
     """Where each plugin is to be found, a third party's included."""
-    from importlib.metadata import distributions  # costs memory that a built-in plugin's user need not pay
+    from elastiq.names import third_parties  # costs time and memory that a built-in plugin's user need not pay
 
-    found = [point for dist in distributions() for point in dist.entry_points if point.group == group]
-    # As with imports, the first one counts.
-    return {**{point.name: point.value for point in reversed(found)}, **BUILT_IN[group]}
+    return {**third_parties(group), **BUILT_IN[group]}
 
 
 def _load(group: str, name: str, base: Any) -> Any:
     place = BUILT_IN[group].get(name) or _known(group).get(name)
     if place is None:
+        from elastiq.names import hint
+
         raise ConfigError([f"there is no plugin `{name}` for {group}, {hint(name, sorted(_known(group)))}"])
     module, _, attribute = place.partition(":")
     try:

@@ -20,7 +20,11 @@ from typing import Iterator
 ROOT = Path(__file__).resolve().parent.parent
 LIMIT = 5000
 # Imported in a function, and by few daemons: a key asks for it, as for a plugin, or an event that most never see.
-ON_DEMAND = {"elastiq.adoption": "elastiqctl adopt", "elastiq.limits": "a limit of launches or cost"}
+ON_DEMAND = {
+    "elastiq.adoption": "elastiqctl adopt",
+    "elastiq.limits": "a limit of launches or cost",
+    "elastiq.names": "a name that is not built in",
+}
 ENTRIES = ("elastiq.service", "elastiq.plugins.batch.htcondor", "elastiq.plugins.cloud.ec2")
 
 
