@@ -221,7 +221,7 @@ def _plain(value: Any) -> Any:
 
 
 def learned_to_json(learned: dict[tuple[str, str], Resources]) -> list[Any]:
-    return [[pool, flavour, asdict(total)] for (pool, flavour), total in learned.items()]
+    return [[pool, flavour, {**vars(total)}] for (pool, flavour), total in learned.items()]
 
 
 def learned_from_json(rows: Iterable[Any]) -> dict[tuple[str, str], Resources]:
