@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Container, Iterable, Mapping, Optional, Union
 
-from elastiq import userdata, values
+from elastiq import values
 from elastiq.inifile import ConfigError, Entry, Problems, Section, decode, parse
 from elastiq.interfaces import Cloud, Pool, Resources
 from elastiq.keys import CORE, POOL, check_cluster_name
@@ -212,15 +212,19 @@ class _Reader:
 
     def _user_data(self, section: Section, found: dict[str, Any], given: Mapping[str, Optional[str]]) -> bytes:
         """The bytes that new instances get, and empty ones where the section gives none or bad ones."""
-        key = "user_data_file" if found.get("user_data_file") else "user_data_b64"
-        data = found.pop("user_data_b64", None) or b""
+        file, data = found.get("user_data_file"), found.pop("user_data_b64", None)
+        if not (file or data):
+            return b""
+        from elastiq import userdata
+
+        entry = section.entries["user_data_file" if file else "user_data_b64"]
         try:
-            if key == "user_data_file":
-                data, mode = self._bytes(found[key], 4 * userdata.LIMIT)
-                self._warn_readable(section.entries[key].section, key, found[key], mode)
+            if file:
+                data, mode = self._bytes(file, 4 * userdata.LIMIT)
+                self._warn_readable(entry.section, entry.key, file, mode)
             return userdata.substitute(data, given)
         except ConfigError as error:
-            self._bad(section.entries[key], error.problems[0])
+            self._bad(entry, error.problems[0])
             return b""
 
     def _check_prices(self, caps: list[str], pools: Mapping[str, Pool]) -> None:

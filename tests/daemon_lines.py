@@ -24,6 +24,7 @@ ON_DEMAND = {
     "elastiq.adoption": "elastiqctl adopt",
     "elastiq.limits": "a limit of launches or cost",
     "elastiq.names": "a name that is not built in",
+    "elastiq.userdata": "user data",
 }
 ENTRIES = ("elastiq.service", "elastiq.plugins.batch.htcondor", "elastiq.plugins.cloud.ec2")
 
