@@ -22,7 +22,7 @@ from elastiq.plugin_loader import BUILT_IN
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = (
-    "elastiq plugins systemd docs setup.py pyproject.toml MANIFEST.in LICENSE elastiq.conf.example"
+    "elastiq plugins packaging systemd docs setup.py pyproject.toml MANIFEST.in LICENSE elastiq.conf.example"
     " README.md CHANGELOG.md CONTRIBUTING.md"
 ).split()
 # What Debian 12 builds with; it does not run on Python 3.12, where Debian 13's is taken.
@@ -113,6 +113,8 @@ def test_the_wheel_holds_example_unit_licence_and_tables(wheel: Path) -> None:
         "elastiq/plugins/cloud/ec2_codes.ini",
         "/data/share/elastiq/elastiq.conf.example",
         "/data/share/elastiq/systemd/elastiq.service",
+        "/data/share/elastiq/worker-lease/elastiq-lease",
+        "/data/share/elastiq/iam/elastiq-policy.json",
         "/LICENSE",
     ):
         assert [name for name in names if name.endswith(wanted)], wanted
