@@ -12,13 +12,12 @@ from elastiq.interfaces import (
     JobGroup,
     Jobs,
     Owner,
-    Resources,
     Worker,
     Workers,
     WorkerState,
 )
 from elastiq.simulation.faults import Call
-from elastiq.simulation.model import JobState, SimWorker
+from elastiq.simulation.model import Job, JobState, SimWorker
 from elastiq.simulation.world import World
 
 T = TypeVar("T")
@@ -31,6 +30,7 @@ class SimulatedBatch(BatchSystem):
 
     def __init__(self, world: World, owner: Owner) -> None:
         self._world = world
+        self._owner = owner
         # HTCondor, too, keeps a text with a drain; it is how elastiq knows its own drains again.
         self._drain_reason = f"elastiq {owner.cluster} {owner.head}"
 
@@ -63,14 +63,17 @@ class SimulatedBatch(BatchSystem):
         return self._world.faults.apply(Call("batch", name, args), work, self._world.delay_answer)
 
     def _jobs(self) -> Jobs:
-        counts: dict[str, tuple[Resources, int, int]] = {}
+        counts: dict[str, tuple[Job, int, int]] = {}
         for job in self._world.jobs.values():
             waiting, running = job.state is JobState.WAITING, job.state is JobState.RUNNING
             if waiting or running:
-                request, waits, runs = counts.get(job.shape, (job.request, 0, 0))
-                counts[job.shape] = (request, waits + waiting, runs + running)
+                first, waits, runs = counts.get(job.shape, (job, 0, 0))
+                counts[job.shape] = (first, waits + waiting, runs + running)
         return Jobs(
-            tuple(JobGroup(key, request, waits, runs) for key, (request, waits, runs) in counts.items())
+            tuple(
+                JobGroup(key, job.request, waits, runs, not_eligible=job.not_eligible)
+                for key, (job, waits, runs) in counts.items()
+            )
         )
 
     def _workers(self) -> Workers:
@@ -85,7 +88,7 @@ class SimulatedBatch(BatchSystem):
         return Worker(
             name=worker.name,
             state=state,
-            addresses=frozenset({worker.address}),
+            addresses=frozenset({worker.address, *worker.other_addresses}),
             instance_id=worker.instance_id,
             total=worker.total,
             free=worker.free(),
@@ -101,13 +104,22 @@ class SimulatedBatch(BatchSystem):
             return DrainAnswer(DrainOutcome.REFUSED, f"there is no worker {name}")
         if mode is DrainMode.IF_IDLE and worker.jobs:
             return DrainAnswer(DrainOutcome.BUSY, f"{len(worker.jobs)} jobs run there")
+        if worker.drained_by not in (None, self._drain_reason):
+            return DrainAnswer(DrainOutcome.REFUSED, f"{name} is draining already: {worker.drained_by}")
+        self._record("drain", worker, mode.value)
         self._world.drain(worker, self._drain_reason)
         return DrainAnswer(DrainOutcome.DRAINED)
 
     def _undrain(self, name: str) -> None:
         worker = self._world.workers.get(name)
         if worker is not None and worker.alive:
+            self._record("undrain", worker, worker.drained_by or "")
             self._world.undrain(worker)
+
+    def _record(self, what: str, worker: SimWorker, detail: str) -> None:
+        """``detail``: the mode of a drain; whose drain it was that is undone."""
+        jobs = tuple(job.number for job in worker.jobs)
+        self._world.record(what, [worker.name], self._owner.head, jobs=jobs, detail=detail)
 
     def _recorded(self, names: Sequence[str]) -> Mapping[str, int]:
         counts = dict.fromkeys(names, 0)
@@ -118,5 +130,6 @@ class SimulatedBatch(BatchSystem):
 
     def _forget(self, name: str) -> None:
         worker = self._world.workers.get(name)
+        self._world.record("forget", [name], self._owner.head)
         if worker is not None and not worker.alive:
             del self._world.workers[name]

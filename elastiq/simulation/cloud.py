@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Mapping, Sequence, TypeVar
+from dataclasses import replace
+from typing import Any, Callable, Iterator, Mapping, Sequence, TypeVar
 
 from elastiq.interfaces import (
     CapacityError,
@@ -66,7 +67,7 @@ class SimulatedCloud(Cloud):
 
     def _instances(self, known: frozenset[str]) -> Instances:
         owned, other_heads, foreign = [], [], []
-        for machine in self._world.machines.values():
+        for machine in self._seen():
             if machine.id == self._owner.instance_id or machine.address in self._owner.addresses:
                 continue
             if self._owns(machine, known):
@@ -79,6 +80,17 @@ class SimulatedCloud(Cloud):
             tuple(owned), tuple(other_heads), len(foreign), frozenset(machine.address for machine in foreign)
         )
 
+    def _seen(self) -> Iterator[Machine]:
+        """The machines of this site that its calls know by now."""
+        now = self._world.now
+        for machine in self._world.machines.values():
+            if machine.visible_at <= now and machine.site in ("", self._site):
+                yield machine
+
+    def _known(self, ids: Sequence[str]) -> dict[str, Machine]:
+        asked = frozenset(ids)
+        return {machine.id: machine for machine in self._seen() if machine.id in asked}
+
     def _owns(self, machine: Machine, known: frozenset[str]) -> bool:
         if machine.head:
             return (machine.cluster, machine.head) == (self._owner.cluster, self._owner.head)
@@ -88,7 +100,7 @@ class SimulatedCloud(Cloud):
         return Instance(
             id=machine.id,
             state=machine.state,
-            addresses=frozenset({machine.address}),
+            addresses=frozenset({machine.address} if machine.addressed_at <= self._world.now else ()),
             launched_at=machine.launched_at,
             flavour=machine.flavour,
             pool=machine.pool,
@@ -113,7 +125,20 @@ class SimulatedCloud(Cloud):
             present = sum(1 for machine in world.machines.values() if not machine.ended)
             if present + count > world.account_limit:
                 raise QuotaError(f"launching {intent.offer}: the account may have {world.account_limit}")
-        return tuple(self._row(self._make(intent)) for _ in range(count))
+        made = [self._make(intent) for _ in range(min(count, world.launch_at_most or count))]
+        self._world.record(
+            "launch",
+            [machine.id for machine in made],
+            self._owner.head,
+            intent=intent.id,
+            token=intent.token,
+            offer=str(intent.offer),
+            asked=intent.count,
+        )
+        return tuple(
+            replace(self._row(machine), pool=intent.offer.pool, intent=intent.id, token=intent.token)
+            for machine in made
+        )
 
     def _make(self, intent: Intent) -> Machine:
         def machine_of(machine_id: str, address: str) -> Machine:
@@ -121,7 +146,9 @@ class SimulatedCloud(Cloud):
                 id=machine_id,
                 address=address,
                 flavour=intent.offer.flavour,
-                launched_at=self._world.wall,
+                launched_at=self._world.wall + self._world.cloud_skew_s,
+                site=self._site,
+                made_for=(self._owner.cluster, self._owner.head, intent.id),
                 network=intent.offer.network,
                 pool=intent.offer.pool,
                 cluster=self._owner.cluster,
@@ -133,31 +160,44 @@ class SimulatedCloud(Cloud):
         return self._world.launch(machine_of)
 
     def _made_by(self, intent: Intent) -> tuple[Instance, ...]:
-        machines = self._world.machines.values()
-        return tuple(self._row(machine) for machine in machines if machine.token == intent.token)
+        found = [
+            machine
+            for machine in self._seen()
+            if intent.token == machine.token or (machine.head == self._owner.head and intent.id == machine.intent)
+        ]
+        return tuple(self._row(machine) for machine in found)
 
     def _terminate(self, ids: Sequence[str]) -> Mapping[str, EndAnswer]:
-        answers = {}
+        answers, known = {}, self._known(ids)
         for machine_id in ids:
-            machine = self._world.machines.get(machine_id)
+            machine = known.get(machine_id)
             if machine is None:
                 answers[machine_id] = EndAnswer(EndOutcome.NOT_FOUND, "there is no such instance")
-            else:
-                self._world.terminate(machine)
-                answers[machine_id] = EndAnswer(EndOutcome.ENDING)
+                continue
+            jobs = machine.worker.jobs if machine.worker is not None and not machine.ending else ()
+            self._world.record(
+                "terminate",
+                [machine.id],
+                self._owner.head,
+                jobs=tuple(job.number for job in jobs),
+                detail=machine.state.value,
+            )
+            self._world.terminate(machine)
+            answers[machine_id] = EndAnswer(EndOutcome.ENDING)
         return answers
 
     def _problems(self, ids: Sequence[str]) -> Mapping[str, str]:
-        found = {machine_id: self._world.machines.get(machine_id) for machine_id in ids}
         return {
             key: machine.problem or "state error"
-            for key, machine in found.items()
-            if machine is not None and (machine.problem or machine.state is InstanceState.ERROR)
+            for key, machine in self._known(ids).items()
+            if machine.problem or machine.state is InstanceState.ERROR
         }
 
     def _adopt(self, ids: Sequence[str]) -> None:
+        known = self._known(ids)
         for machine_id in ids:
-            machine = self._world.machines.get(machine_id)
+            machine = known.get(machine_id)
             if machine is None:
                 raise SourceError(f"adopting {machine_id}: there is no such instance")
+            self._world.record("adopt", [machine_id], self._owner.head, detail=machine.head)
             machine.cluster, machine.head = self._owner.cluster, self._owner.head

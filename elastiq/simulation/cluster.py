@@ -65,9 +65,7 @@ class Cluster:
         self.settings = settings
         self.clock = clock or VirtualClock()
         self.events = EventQueue(self.clock, self.clock.wait)
-        self.world = World(
-            self.events, self.clock, rng, flavours, image or Image(), faults=faults or Faults()
-        )
+        self.world = World(self.events, self.clock, rng, flavours, image or Image(), faults=faults or Faults())
         self.owner = Owner(settings.cluster_name, HEAD, frozenset({"10.9.9.9"}), "i-head")
         self.daemon: Optional[Daemon] = None
         self._rng = rng
@@ -80,18 +78,14 @@ class Cluster:
 
     def start_daemon(self) -> Daemon:
         """Build a daemon, and let it begin at the present time."""
-        self._lifetime = Lifetime(self.events)
-        # On the shared queue: what a killed daemon had sent still arrives.
-        self._executor = VirtualExecutor(
-            self.events, self._rng, self._latency, self.world.take_answer_delay_s
-        )
-        self._store = Store(self._store_path)
+        events = self._set_up()
+        assert self._executor is not None and self._store is not None
         core = Core(
             self.settings,
-            batch=SimulatedBatch(self.world, self.owner),
-            clouds={site: SimulatedCloud(self.world, self.owner, site) for site in self.settings.sites},
+            batch=self._batch(),
+            clouds=self._clouds(),
             owner=self.owner,
-            events=self._lifetime,
+            events=events,
             executor=self._executor,
             store=self._store,
             new_id=lambda: f"launch{next(self._launches):05}",
@@ -100,6 +94,20 @@ class Cluster:
         self.daemon = factory.build(core)
         self.daemon.start()
         return self.daemon
+
+    def _set_up(self) -> EventQueue:
+        """The queue, the executor and the store of the next daemon."""
+        self._lifetime = Lifetime(self.events)
+        # On the shared queue: what a killed daemon had sent still arrives.
+        self._executor = VirtualExecutor(self.events, self._rng, self._latency, self.world.take_answer_delay_s)
+        self._store = Store(self._store_path)
+        return self._lifetime
+
+    def _batch(self) -> SimulatedBatch:
+        return SimulatedBatch(self.world, self.owner)
+
+    def _clouds(self) -> dict[str, SimulatedCloud]:
+        return {site: SimulatedCloud(self.world, self.owner, site) for site in self.settings.sites}
 
     def kill_daemon(self) -> None:
         """As kill -9: it does nothing more; what it sent may still take effect, and nobody hears of it."""

@@ -27,13 +27,15 @@ class Job:
     submitted_at: float
     state: JobState = JobState.WAITING
     worker: Optional[SimWorker] = None
+    matches: bool = True  # some worker could run it; if not, no answer says so
+    not_eligible: str = ""  # why it can never run, as the batch system says
     run: int = 0
     first_started_at: Optional[float] = None
 
     @property
     def shape(self) -> str:
         """The same for jobs that ask for the same."""
-        return shape_of(self.request)
+        return f"{shape_of(self.request)}{'' if self.matches else '!'}{self.not_eligible}"
 
 
 def shape_of(request: Resources) -> str:
@@ -56,14 +58,40 @@ class Machine:
     head: str = ""
     intent: str = ""
     token: str = ""
+    site: str = ""  # empty: every site has it
     worker: Optional[SimWorker] = None
     problem: str = ""
+    made_for: tuple[str, str, str] = ("", "", "")  # cluster, head and intent in truth, whatever its tags say
+    visible_at: float = 0.0  # monotonic; the cloud's listings and other calls do not know it before
+    addressed_at: float = 0.0  # monotonic; the cloud tells no address before
+    boots: bool = True
+    joins: bool = True
+    boot_s: float = 0.0
+    join_s: float = 0.0
+    publishes_id: bool = False
+    other_addresses: tuple[str, ...] = ()  # which its worker's ad has, too
+    odd_name: bool = False  # its worker's name has nothing to do with its address
+    hole: str = ""  # a black hole: "ends" jobs at once, or "loses" them
     billed_since: Optional[float] = None  # monotonic
     unused_since: Optional[float] = None  # monotonic; billed and without a job
 
     @property
     def ended(self) -> bool:
         return self.state is InstanceState.TERMINATED
+
+    @property
+    def ending(self) -> bool:
+        return self.state in (InstanceState.SHUTTING_DOWN, InstanceState.TERMINATED)
+
+    @property
+    def ours(self) -> bool:
+        """Made for some head node of ours, whatever its tags say, and not confirmed gone."""
+        return bool(self.head or self.made_for[1]) and not self.ended
+
+    @property
+    def findable(self) -> bool:
+        """Its tags or its token name who made it: whoever lost its id finds it again."""
+        return bool(self.head or self.token)
 
 
 @dataclass(eq=False)
@@ -85,6 +113,7 @@ class SimWorker:
     drained_by: Optional[str] = None
     job_starts: int = 0
     jobs: list[Job] = field(default_factory=list)
+    other_addresses: tuple[str, ...] = ()
 
     def free(self) -> Resources:
         """What the running jobs leave of it."""
@@ -103,6 +132,25 @@ class SimWorker:
     @property
     def takes_jobs(self) -> bool:
         return self.alive and self.listed and self.drained_by is None
+
+
+@dataclass(frozen=True)
+class Act:
+    """What somebody did to the cluster, at the moment at which it took effect.
+
+    ``jobs`` are the numbers of the jobs that ran there at that moment: killed, when it is a "terminate".
+    """
+
+    at_s: float  # since the start
+    what: str  # "launch", "terminate", "adopt", "drain", "undrain" or "forget"
+    targets: tuple[str, ...]  # ids of instances, or names of workers
+    head: str  # who did it: a head node's id, "" for somebody else
+    intent: str = ""
+    token: str = ""
+    offer: str = ""
+    asked: int = 0
+    jobs: tuple[int, ...] = ()
+    detail: str = ""
 
 
 @dataclass

@@ -9,17 +9,20 @@ from __future__ import annotations
 import itertools
 import math
 import random
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Callable, Mapping, Optional
+from typing import Any, Callable, Iterable, Mapping, Optional
 
 from elastiq.events import EventQueue
 from elastiq.interfaces import InstanceState, Resources, request_fits
+from elastiq.simulation.accounts import Accounts
 from elastiq.simulation.clock import VirtualClock
 from elastiq.simulation.faults import Faults
-from elastiq.simulation.model import Job, JobState, Machine, SimWorker, Tally
+from elastiq.simulation.model import Act, Job, JobState, Machine, SimWorker, Tally
 
 Range = tuple[float, float]  # seconds, from and to
+
+HOLE_S = 2.0  # how long a job lasts on a black hole
 
 DAY_S = 86_400.0
 
@@ -33,10 +36,12 @@ class Image:
     shutdown_s: Range = (15.0, 40.0)  # from the request until the cloud says "terminated"
     joins: bool = True
     publishes_id: bool = False  # the worker's ad holds the instance's id
+    odd_names: bool = False  # workers have names that have nothing to do with their addresses
+    more_addresses: bool = False  # the worker's ad has addresses that the cloud does not know
 
 
 @dataclass
-class World:
+class World(Accounts):
     """``limits`` says how many machines of a flavour may exist at once: the cloud has no more."""
 
     events: EventQueue
@@ -50,6 +55,8 @@ class World:
     negotiate_every_s: float = 20.0
     lease_s: float = 2400.0  # for which a dead machine's jobs stay recorded as running (HTCondor's default)
     ended_listed_s: float = 3600.0  # for which the cloud lists what has ended
+    ads_stay_s: float = 0.0  # for which a dead worker stays in the collector's list
+    cloud_skew_s: float = 0.0  # of the cloud's clock
 
     def __post_init__(self) -> None:
         self.jobs: dict[int, Job] = {}  # those that are not done
@@ -58,6 +65,11 @@ class World:
         self.tally = Tally()
         self.collector_since = self.now - DAY_S
         self.on_change: Callable[[], None] = lambda: None
+        self.acts: list[Act] = []
+        self.on_act: Callable[[Act], None] = self.acts.append
+        self.on_birth: Callable[[Machine], None] = lambda machine: None
+        self.recycled: Optional[list[str]] = None  # addresses of ended machines, to be given again; None: never
+        self.launch_at_most: Optional[int] = None  # in one call
         self._numbers = itertools.count(1)
         self._addresses = itertools.count(1)
         self._waiting: dict[str, dict[int, Job]] = {}  # by shape, in the order of submission
@@ -89,11 +101,17 @@ class World:
         taken, self._answer_delay_s = self._answer_delay_s, 0.0
         return taken
 
+    def record(self, what: str, targets: Iterable[str], head: str, **more: Any) -> None:
+        """Keep an act that takes effect now, and tell of it."""
+        self.on_act(Act(self.clock.elapsed_s, what, tuple(targets), head, **more))
+
     # ------------------------------------------------------------------ jobs
 
-    def submit(self, request: Resources, length_s: float, held: bool = False) -> Job:
+    def submit(
+        self, request: Resources, length_s: float, held: bool = False, matches: bool = True, not_eligible: str = ""
+    ) -> Job:
         """Put a job into the queue."""
-        job = Job(next(self._numbers), request, length_s, self.now)
+        job = Job(next(self._numbers), request, length_s, self.now, matches=matches, not_eligible=not_eligible)
         self.jobs[job.number] = job
         self.tally.submitted += 1
         if held:
@@ -102,13 +120,19 @@ class World:
             self._wait(job)
         return job
 
+    def release(self, job: Job) -> None:
+        """Its user lets a held job go."""
+        if job.state is JobState.HELD:
+            self._wait(job)
+
     def remove(self, job: Job) -> None:
         """Its user takes a job out of the queue."""
         self._unwait(job)
         if job.worker is not None:
             self._leave(job)
             self._negotiate_soon()
-        job.state = JobState.REMOVED
+        if job.state is not JobState.DONE:
+            job.state = JobState.REMOVED
         self.jobs.pop(job.number, None)
 
     def waiting(self) -> int:
@@ -131,8 +155,12 @@ class World:
         worker.job_starts += 1
         if worker.machine is not None:
             self._used(worker.machine)
-        if math.isfinite(job.length_s):
-            self.events.after(job.length_s, partial(self._finish, job, job.run))
+        hole = worker.machine.hole if worker.machine is not None else ""
+        if hole == "loses":
+            self.events.after(HOLE_S, partial(self._lose, job, job.run))
+        elif hole or math.isfinite(job.length_s):
+            length_s = min(HOLE_S, job.length_s) if hole else job.length_s
+            self.events.after(length_s, partial(self._finish, job, job.run))
         self.on_change()
 
     def _finish(self, job: Job, run: int) -> None:
@@ -149,6 +177,12 @@ class World:
             self.start(successor, worker)
         self._negotiate_soon()
         self.on_change()
+
+    def _lose(self, job: Job, run: int) -> None:
+        """A claim breaks: the job waits again, as if it had not begun."""
+        if job.state is JobState.RUNNING and job.run == run and job.worker and job.worker.alive:
+            self._leave(job)
+            self._wait(job)
 
     def _leave(self, job: Job) -> None:
         worker, job.worker = job.worker, None
@@ -185,7 +219,7 @@ class World:
         self._negotiating = False
         shapes = sorted(self._waiting.values(), key=lambda jobs: next(iter(jobs)))
         for jobs in [list(jobs.values()) for jobs in shapes]:
-            rest = iter(jobs)
+            rest = iter(job for job in jobs if job.matches and not job.not_eligible)
             job = next(rest, None)
             for worker in list(self.workers.values()):
                 while job is not None and worker.takes_jobs and request_fits(job.request, worker.free())[0]:
@@ -196,9 +230,7 @@ class World:
 
     # ------------------------------------------------------------------ workers
 
-    def add_worker(
-        self, name: str, address: str, total: Resources, machine: Optional[Machine] = None
-    ) -> SimWorker:
+    def add_worker(self, name: str, address: str, total: Resources, machine: Optional[Machine] = None) -> SimWorker:
         """A worker joins the pool."""
         worker = self.workers[name] = SimWorker(name, address, total, self.wall, machine)
         if machine is not None:
@@ -218,6 +250,8 @@ class World:
 
     def crash(self, worker: SimWorker) -> None:
         """A worker dies by itself: off the list, its jobs recorded until their lease ends."""
+        if not worker.alive:
+            return
         self._die(worker)
         for job in list(worker.jobs):
             self.tally.lost += 1
@@ -229,10 +263,17 @@ class World:
             self._wait(job)
 
     def _die(self, worker: SimWorker) -> None:
-        worker.alive = worker.listed = False
+        worker.alive, worker.listed = False, self.ads_stay_s > 0
         if worker.machine is not None and worker.machine.worker is worker:
             worker.machine.worker = None
             self._unused(worker.machine)
+        if worker.listed:
+            self.events.after(self.ads_stay_s, partial(self._unlist, worker))
+        else:
+            self._unlist(worker)
+
+    def _unlist(self, worker: SimWorker) -> None:
+        worker.listed = False
         if self.workers.get(worker.name) is worker:
             del self.workers[worker.name]
 
@@ -249,24 +290,31 @@ class World:
     def launch(self, machine_of: Callable[[str, str], Machine]) -> Machine:
         """Start a machine, made from a new id and a new address, by the present image."""
         number = next(self._numbers)
-        address = next(self._addresses)
-        machine = machine_of(f"i-{number:08x}", f"10.0.{address // 250}.{address % 250 + 1}")
+        machine = machine_of(f"i-{number:08x}", self._new_address())
         self.machines[machine.id] = machine
-        if machine.head:
+        if machine.ours:
             self.tally.launches += 1
             self.tally.present += 1
             self.tally.peak = max(self.tally.peak, self.tally.present)
-        boot_s, join_s, joins, image_id = (
-            self.draw(self.image.boot_s),
-            self.draw(self.image.join_s),
-            self.image.joins,
-            self.image.publishes_id,
-        )
-        self.events.after(boot_s, lambda: self._boot(machine))
-        if joins and machine.flavour in self.flavours:
-            self.events.after(boot_s + join_s, lambda: self._join(machine, image_id))
+        image = self.image
+        machine.boot_s, machine.join_s = self.draw(image.boot_s), self.draw(image.join_s)
+        machine.joins, machine.publishes_id = image.joins, image.publishes_id
+        machine.odd_name = image.odd_names
+        if image.more_addresses:
+            machine.other_addresses = (f"192.168.{number // 250 % 250}.{number % 250 + 1}", f"fd00::{number:x}")
+        self.on_birth(machine)
+        if machine.boots:
+            self.events.after(machine.boot_s, lambda: self._boot(machine))
+            if machine.joins and machine.flavour in self.flavours:
+                self.events.after(machine.boot_s + machine.join_s, lambda: self._join(machine))
         self.on_change()
         return machine
+
+    def _new_address(self) -> str:
+        if self.recycled:
+            return self.recycled.pop(0)
+        number = next(self._addresses)
+        return f"10.0.{number // 250}.{number % 250 + 1}"
 
     def _boot(self, machine: Machine) -> None:
         if machine.state is InstanceState.PENDING:
@@ -274,15 +322,18 @@ class World:
             machine.billed_since = machine.unused_since = self.now
             self.on_change()
 
-    def _join(self, machine: Machine, publishes_id: bool) -> None:
+    def _join(self, machine: Machine) -> None:
         if machine.state is InstanceState.RUNNING:
             name = f"ip-{machine.address.replace('.', '-')}.example.org"
+            if machine.odd_name:
+                name = f"node-{machine.id[-4:]}.cluster.local"
             worker = self.add_worker(name, machine.address, self.flavours[machine.flavour], machine)
-            worker.instance_id = machine.id if publishes_id else None
+            worker.instance_id = machine.id if machine.publishes_id else None
+            worker.other_addresses = machine.other_addresses
 
     def terminate(self, machine: Machine) -> None:
         """End a machine by request. A job that runs there dies: that is counted as killed."""
-        if machine.state in (InstanceState.SHUTTING_DOWN, InstanceState.TERMINATED):
+        if machine.ending:
             return
         machine.state = InstanceState.SHUTTING_DOWN
         self.tally.terminations += 1
@@ -299,35 +350,41 @@ class World:
         self.on_change()
 
     def _ended(self, machine: Machine) -> None:
-        machine.state = InstanceState.TERMINATED
-        if machine.head:
+        if machine.ended:
+            return
+        if machine.ours:
             self.tally.present -= 1
+        machine.state = InstanceState.TERMINATED
+        if self.recycled is not None:
+            self.recycled.append(machine.address)
         self.events.after(self.ended_listed_s, lambda: self.machines.pop(machine.id, None))
         self.on_change()
 
-    # ------------------------------------------------------------------ accounting
+    def interrupt(self, machine: Machine) -> None:
+        """The cloud takes a machine back, with what runs there."""
+        if not machine.ending:
+            self.fall(machine, InstanceState.SHUTTING_DOWN)
+            self.events.after(self.draw(self.image.shutdown_s), lambda: self._ended(machine))
 
-    def _used(self, machine: Machine) -> None:
-        if machine.unused_since is not None:
-            self.tally.unused_s += self.now - machine.unused_since
-            machine.unused_since = None
+    def fall(self, machine: Machine, state: InstanceState) -> None:
+        """A machine is stopped, in error or shutting down, by itself: its worker dies, its jobs are lost."""
+        if machine.ending:
+            return
+        machine.state = state
+        self._account(machine)
+        if machine.worker is not None:
+            self.crash(machine.worker)
+        self.on_change()
 
-    def _unused(self, machine: Machine) -> None:
-        if machine.billed_since is not None and machine.unused_since is None:
-            machine.unused_since = self.now
-
-    def _account(self, machine: Machine) -> None:
-        """Machine time is what is billed: from "running" to the request to end it."""
-        self._used(machine)
-        if machine.billed_since is not None:
-            self.tally.machine_s += self.now - machine.billed_since
-            machine.billed_since = None
-
-    def settle_accounts(self) -> Tally:
-        """The tally up to now, with what still runs."""
+    def mend(self, image: Image, limits: Mapping[str, int]) -> None:
+        """Put right what does not come right by itself: machines launched from now on are well."""
+        self.image, self.limits, self.account_limit = replace(image), dict(limits), None
+        self.recycled, self.ads_stay_s = None, 0.0
         for machine in self.machines.values():
-            running, unused = machine.billed_since is not None, machine.unused_since is not None
-            self._account(machine)
-            machine.billed_since = self.now if running else None
-            machine.unused_since = self.now if unused else None
-        return self.tally
+            machine.hole = machine.problem = ""
+        for worker in list(self.workers.values()):
+            if worker.alive:
+                worker.listed = True
+            else:
+                self._unlist(worker)
+        self._negotiate_soon()

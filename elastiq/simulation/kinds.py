@@ -1,0 +1,68 @@
+"""How a kind of happening is made: what it is given, and the windows of time that most of them are."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Iterable, Optional
+
+from elastiq.simulation.chaos import Birth, Fault, Strike, Window
+from elastiq.simulation.scenario import Happening
+from elastiq.simulation.stage import Stage
+
+Kind = Callable[[Stage, Happening], None]
+
+READS = frozenset({"jobs", "workers", "jobs_recorded_on"})
+LISTINGS = frozenset({"instances", "find"})
+CLOUD = frozenset({"instances", "find", "launch", "terminate", "problems", "adopt"})
+BATCH = READS | {"drain", "undrain", "forget"}
+
+
+def window(
+    stage: Stage, it: Happening, calls: Iterable[str] = (), fault: Optional[Fault] = None, birth: Optional[Birth] = None
+) -> Window:
+    """Open a window for ``for_s`` seconds. ``share`` of the calls are struck (all by default); ``calls`` may name
+    fewer of them; ``site`` one site."""
+    taken = frozenset(it.args.get("calls", calls)) & frozenset(calls)
+    opened = Window(
+        it.kind,
+        it.key,
+        stage.clock,
+        stage.clock.monotonic() + it.args["for_s"],
+        taken,
+        fault,
+        birth,
+        it.args.get("share", 1.0),
+        it.args.get("site", ""),
+    )
+    stage.chaos.open(opened)
+    return opened
+
+
+def raising(error: Callable[[str], Exception], text: str) -> Fault:
+    """A fault without an effect."""
+
+    def fault(strike: Strike) -> Any:
+        raise error(f"{strike.call.name} at {strike.call.source}: {text}")
+
+    return fault
+
+
+def raising_after(error: Callable[[str], Exception], text: str) -> Fault:
+    """A fault whose call takes effect, but nobody hears what it was."""
+
+    def fault(strike: Strike) -> Any:
+        strike.work()
+        raise error(f"{strike.call.name} at {strike.call.source}: {text}")
+
+    return fault
+
+
+def hanging(strike: Strike) -> Any:
+    """No effect, and no answer before it is too late."""
+    strike.hang()
+    return None
+
+
+def hanging_after(strike: Strike) -> Any:
+    """As a call that is made, and answered when nobody waits any more."""
+    strike.hang()
+    return strike.work()

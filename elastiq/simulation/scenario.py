@@ -1,0 +1,71 @@
+"""What is to happen to a simulated cluster, as plain values: one whole number makes a whole scenario."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field, replace
+from typing import Any, Mapping
+
+from elastiq.interfaces import Resources
+from elastiq.settings import Settings
+from elastiq.simulation.executor import Latency
+from elastiq.simulation.world import Image
+
+
+@dataclass(frozen=True)
+class Happening:
+    """One thing that befalls the cluster from outside, now or for a while.
+
+    It stands for itself: whatever else is left out of a scenario, it draws the same chances, by its ``key``.
+    """
+
+    at_s: float  # since the start
+    kind: str  # of `elastiq.simulation.happenings.KINDS`
+    args: Mapping[str, Any] = field(default_factory=dict)  # JSON
+    key: str = ""  # of its chances
+
+    @property
+    def ends_s(self) -> float:
+        """When it acts no more by itself, since the start."""
+        return self.at_s + float(self.args.get("for_s", 0.0)) + float(self.args.get("down_s", 0.0))
+
+    def __str__(self) -> str:
+        hours, rest = divmod(self.at_s, 3600.0)
+        said = " ".join(f"{name}={_short(value)}" for name, value in self.args.items())
+        return f"{hours:.0f}:{rest // 60:02.0f}:{rest % 60:04.1f} {self.kind} {said}".rstrip()
+
+
+def _short(value: Any) -> str:
+    text = f"{value:g}" if isinstance(value, float) else value if isinstance(value, str) else json.dumps(value)
+    return text if len(text) <= 60 else f"{text[:50]}...({len(value)})"
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """All that `elastiq.simulation.stage.Stage` needs. Leave out any happenings: the rest happens alike."""
+
+    seed: int
+    settings: Settings
+    flavours: Mapping[str, Resources]  # more than the settings name: later ones may be named by a change
+    happenings: tuple[Happening, ...] = ()  # in the order of time
+    calm_at_s: float = 0.0  # nothing from outside acts after this, but jobs that run or wait
+    profile: str = "mixed"
+    image: Image = field(default_factory=Image)
+    latency: Latency = Latency()  # noqa: RUF009 - immutable
+    lease_s: float = 2400.0
+    negotiate_every_s: float = 20.0
+    limits: Mapping[str, int] = field(default_factory=dict)  # machines of a flavour that the cloud has
+    cloud_skew_s: float = 0.0  # of the cloud's clock against the head node's
+    can_drain: bool = True
+
+    def without(self, dropped: frozenset[int]) -> Scenario:
+        """The scenario without the happenings at these places."""
+        kept = tuple(one for place, one in enumerate(self.happenings) if place not in dropped)
+        return replace(self, happenings=kept)
+
+
+def generate(seed: int, profile: str = "mixed") -> Scenario:
+    """The scenario of a seed. ``profile``: see `elastiq.simulation.drawing.PROFILES`."""
+    from elastiq.simulation import drawing
+
+    return drawing.draw(seed, profile)
