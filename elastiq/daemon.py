@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from functools import partial
 from typing import Any, Callable, Mapping, Optional
 
@@ -18,7 +19,9 @@ from elastiq.settings import Settings
 ATTENTIVE_S = 10.0
 MOVING = TO_COME | {State.DRAINING, State.TERMINATING}
 LONGEST_BACKOFF_S = 600.0
-HEARTBEAT_S = 5.0
+HEARTBEAT_S = 30.0
+# A status that is not older is handed out as it is.
+FRESH_S = 0.25
 
 Plans = Callable[[planner.Situation], planner.Plan]
 
@@ -26,8 +29,7 @@ Plans = Callable[[planner.Situation], planner.Plan]
 class Daemon:
     """One cluster's daemon; `elastiq.factory` builds it.
 
-    `run` blocks on the decision thread. `stop` may be called from anywhere. ``snapshot`` is the last
-    published status: it is replaced whole and never changed.
+    `run` blocks on the decision thread. `stop` and `status` may be called from anywhere.
     """
 
     def __init__(self, core: Core, plans: Plans = planner.plan) -> None:
@@ -44,7 +46,7 @@ class Daemon:
         self._room_seen = 0.0  # the beginning of the last read of the workers that trials were charged with
         self._timers: dict[str, Timer] = {}
         self._fingerprint()
-        self.publish()
+        self._publish()
 
     # ------------------------------------------------------------------ life
 
@@ -59,7 +61,7 @@ class Daemon:
         self._every("check_queue", lambda: core.settings.check_queue_every_s, self.observer.read_jobs, first_s=0.0)
         problems = self.observer.read_problems
         self._every("check_vms_in_error", lambda: core.settings.check_vms_in_error_every_s, problems)
-        self._every("heartbeat", lambda: HEARTBEAT_S, lambda: None, first_s=0.0)
+        self._every("heartbeat", lambda: HEARTBEAT_S, self._publish, first_s=0.0)
 
     def run(self) -> None:
         """Until `stop`. An event that fails outside of every handler is logged, and the rest goes on."""
@@ -115,7 +117,6 @@ class Daemon:
             nonlocal failures
             failures = 0 if core.guard(name, action) else failures + 1
             core.guard("persist", core.persist)
-            core.guard("publish", self.publish)
             pause = period()
             if failures:
                 pause = min(LONGEST_BACKOFF_S, pause * 2 ** min(failures, 10)) * (1 + core.jitter.random() * 0.2)
@@ -126,9 +127,9 @@ class Daemon:
     def _advance(self, name: str, in_s: float = 0.0) -> None:
         """Run a periodic handler in so many seconds if it would be later, and then at its period again."""
         timer, when = self._timers.get(name), self.core.now() + in_s
-        if timer is not None and timer.event.time > when:
+        if timer is not None and timer.action is not None and timer.when > when:
+            self._timers[name] = self.core.events.at(when, timer.action)
             timer.cancel()
-            self._timers[name] = self.core.events.at(when, timer.event.action)
 
     def _vms_period(self) -> float:
         period = self.core.settings.check_vms_every_s
@@ -158,7 +159,6 @@ class Daemon:
             # Where machines have begun to boot or drain, they are looked at sooner.
             core.guard("attend", lambda: self._advance("check_vms", self._vms_period()))
             core.guard("persist", core.persist)
-            core.guard("publish", self.publish)
 
     def _situation(self) -> planner.Situation:
         core, observer = self.core, self.observer
@@ -214,5 +214,20 @@ class Daemon:
 
     # ------------------------------------------------------------------ the rest
 
-    def publish(self) -> None:
-        self.snapshot = status.snapshot(self)
+    @property
+    def snapshot(self) -> dict[str, Any]:
+        """The status. On the decision thread."""
+        return status.snapshot(self)
+
+    def _publish(self) -> None:
+        self._published = self.snapshot  # replaced whole, never changed
+
+    def status(self, wait_s: float = 1.0) -> dict[str, Any]:
+        """The status now; if the decision thread does not come to it, the last that it published. From any
+        other thread."""
+        if self.core.now() - self._published["monotonic_at"] > FRESH_S:
+            done = threading.Event()
+            self.core.events.post(self._publish)
+            self.core.events.post(done.set)
+            done.wait(wait_s)
+        return self._published

@@ -1,17 +1,16 @@
 """The timed event queue: one thread decides, everything else posts to it.
 
-Built on the standard library's `sched`, whose delay function waits on an inbox here, so that a
-result from another thread wakes the loop. In the simulation the same queue runs on a virtual clock.
+A heap of timers, and an inbox on which the loop waits, so that a result from another thread wakes it.
+In the simulation the same queue runs on a virtual clock.
 """
 
 from __future__ import annotations
 
 import contextlib
+import heapq
 import itertools
 import queue
-import sched
 import time
-from dataclasses import dataclass
 from typing import Callable, Optional, Protocol
 
 Action = Callable[[], object]
@@ -34,21 +33,18 @@ class RealClock:
     time = staticmethod(time.time)
 
 
-@dataclass(frozen=True)
 class Timer:
     """A scheduled action."""
 
-    scheduler: sched.scheduler
-    event: sched.Event
+    __slots__ = ("action", "when")
+
+    def __init__(self, when: float, action: Action) -> None:
+        self.when = when  # monotonic
+        self.action: Optional[Action] = action
 
     def cancel(self) -> None:
         """Do not run it; harmless when it has run already, or was cancelled before."""
-        with contextlib.suppress(ValueError):
-            self.scheduler.cancel(self.event)
-
-
-class _Stopped(Exception):
-    pass
+        self.action = None
 
 
 class EventQueue:
@@ -65,15 +61,15 @@ class EventQueue:
         self.longest_pause_s = longest_pause_s
         self._virtual_wait = wait
         self._inbox: queue.SimpleQueue[Action] = queue.SimpleQueue()
-        self._scheduler = sched.scheduler(clock.monotonic, self._delay)
-        self._order = itertools.count()
+        self._timers: list[tuple[float, int, Timer]] = []
+        self._order = itertools.count()  # actions of one time run in the order in which they were asked for
         self._stopped = False
 
     def at(self, when: float, action: Action) -> Timer:
         """Run an action at a monotonic time. Only from the queue's own thread."""
-        # The order as priority: until Python 3.10 `sched` takes events of one time and priority for equal,
-        # runs them in any order, and cancels the wrong one.
-        return Timer(self._scheduler, self._scheduler.enterabs(when, next(self._order), action))
+        timer = Timer(when, action)
+        heapq.heappush(self._timers, (when, next(self._order), timer))
+        return timer
 
     def after(self, delay_s: float, action: Action) -> Timer:
         """Run an action in so many seconds. Only from the queue's own thread."""
@@ -90,38 +86,36 @@ class EventQueue:
 
     def run(self) -> None:
         """Run actions until `stop`, which may have come before; in virtual time also until none is left."""
-        try:
-            self._delay(0.0)
-            while True:
-                self._scheduler.run()
-                if self._virtual_wait is not None and self._inbox.empty():
-                    return
-                self._delay(self.longest_pause_s)
-        except _Stopped:
-            self._stopped = False
+        timers = self._timers
+        while True:
+            while not self._inbox.empty():  # what was posted is due now, in its order
+                self.after(0.0, self._inbox.get())
+            if self._stopped:
+                self._stopped = False
+                return
+            while timers and timers[0][2].action is None:
+                heapq.heappop(timers)
+            pause_s = timers[0][0] - self.clock.monotonic() if timers else self.longest_pause_s
+            if timers and pause_s <= 0:
+                timer = heapq.heappop(timers)[2]
+                action, timer.action = timer.action, None
+                if action is not None:
+                    action()
+            elif self._virtual_wait is None:
+                self._receive(min(pause_s, self.longest_pause_s))
+            elif timers:
+                self._virtual_wait(pause_s)
+            else:
+                return
 
-    def _delay(self, seconds: float) -> None:
-        """`sched`'s delay function. What was posted ends the wait: it is scheduled as due now, in its order."""
-        wait_s = 0.0 if self._virtual_wait else min(seconds, self.longest_pause_s)
-        came = False
-        with contextlib.suppress(queue.Empty):
-            while True:
-                self.after(0.0, self._receive(wait_s))
-                came, wait_s = True, 0.0
-        if self._stopped:
-            raise _Stopped
-        if self._virtual_wait and not came and seconds > 0:
-            self._virtual_wait(seconds)
-
-    def _receive(self, wait_s: float) -> Action:
-        """The next of the inbox; raises `queue.Empty` after ``wait_s``.
+    def _receive(self, wait_s: float) -> None:
+        """Wait for the inbox.
 
         First without waiting: up to Python 3.10 a wait on a queue that was just emptied can be for ever, since what
         is left of a time-out that passed is negative there; a try that found nothing makes the wait safe.
         """
-        try:
-            return self._inbox.get_nowait()
-        except queue.Empty:
-            if not wait_s:
-                raise
-        return self._inbox.get(timeout=wait_s)
+        with contextlib.suppress(queue.Empty):
+            self.after(0.0, self._inbox.get_nowait())
+            return
+        with contextlib.suppress(queue.Empty):
+            self.after(0.0, self._inbox.get(timeout=wait_s))

@@ -138,7 +138,7 @@ class Service:
             daemon.core.log_failures = lambda: self._sinks.failures
             daemon.start()
             self._daemon = daemon
-            control = ControlServer(self._paths.socket, lambda: daemon.snapshot, self._command)
+            control = ControlServer(self._paths.socket, daemon.status, self._command)
             self._events.post(lambda: notify("READY=1"))  # from the loop: it runs
             self._events.post(self._feed)
             daemon.run()

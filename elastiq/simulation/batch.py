@@ -17,7 +17,7 @@ from elastiq.interfaces import (
     WorkerState,
 )
 from elastiq.simulation.faults import Call
-from elastiq.simulation.model import Job, JobState, SimWorker
+from elastiq.simulation.model import SimWorker
 from elastiq.simulation.world import World
 
 T = TypeVar("T")
@@ -63,24 +63,26 @@ class SimulatedBatch(BatchSystem):
         return self._world.faults.apply(Call("batch", name, args), work, self._world.delay_answer)
 
     def _jobs(self) -> Jobs:
-        counts: dict[str, tuple[Job, int, int]] = {}
-        for job in self._world.jobs.values():
-            waiting, running = job.state is JobState.WAITING, job.state is JobState.RUNNING
-            if waiting or running:
-                first, waits, runs = counts.get(job.shape, (job, 0, 0))
-                counts[job.shape] = (first, waits + waiting, runs + running)
-        return Jobs(
-            tuple(
-                JobGroup(key, job.request, waits, runs, not_eligible=job.not_eligible)
-                for key, (job, waits, runs) in counts.items()
-            )
-        )
+        waiting, running = self._world.waiting_by_shape(), self._world.running_by_shape()
+        groups = []
+        for shape in sorted({*waiting, *running}):
+            waits, runs = waiting.get(shape, {}), running.get(shape, {})
+            job = next(iter((waits or runs).values()))
+            groups.append(JobGroup(shape, job.request, len(waits), len(runs), not_eligible=job.not_eligible))
+        return Jobs(tuple(groups))
 
     def _workers(self) -> Workers:
         listed = tuple(self._row(worker) for worker in self._world.workers.values() if worker.listed)
         return Workers(listed, source_up_s=self._world.now - self._world.collector_since)
 
     def _row(self, worker: SimWorker) -> Worker:
+        """The same object as long as nothing changes. Which jobs run changes only with one of the counts."""
+        key = (worker.job_starts, len(worker.jobs), worker.drained_by, worker.address, worker.instance_id)
+        if worker.row is None or worker.row[0] != key:
+            worker.row = (key, self._made(worker))
+        return worker.row[1]
+
+    def _made(self, worker: SimWorker) -> Worker:
         if worker.drained_by is not None:
             state = WorkerState.DRAINING if worker.jobs else WorkerState.DRAINED
         else:
@@ -123,8 +125,8 @@ class SimulatedBatch(BatchSystem):
 
     def _recorded(self, names: Sequence[str]) -> Mapping[str, int]:
         counts = dict.fromkeys(names, 0)
-        for job in self._world.jobs.values():
-            if job.state is JobState.RUNNING and job.worker is not None and job.worker.name in counts:
+        for job in (job for jobs in self._world.running_by_shape().values() for job in jobs.values()):
+            if job.worker is not None and job.worker.name in counts:
                 counts[job.worker.name] += 1
         return counts
 

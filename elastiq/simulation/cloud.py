@@ -97,6 +97,14 @@ class SimulatedCloud(Cloud):
         return machine.token.startswith(self._owner.token_prefix) or machine.id in known
 
     def _row(self, machine: Machine) -> Instance:
+        """The same object as long as nothing changes."""
+        m = machine
+        key = (m.state, m.addressed_at <= self._world.now, m.launched_at, m.head, m.pool, m.intent, m.token)
+        if machine.row is None or machine.row[0] != key:
+            machine.row = (key, self._made(machine))
+        return machine.row[1]
+
+    def _made(self, machine: Machine) -> Instance:
         return Instance(
             id=machine.id,
             state=machine.state,

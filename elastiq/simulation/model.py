@@ -6,7 +6,7 @@ import enum
 from dataclasses import dataclass, field
 from typing import Optional
 
-from elastiq.interfaces import InstanceState, Resources
+from elastiq.interfaces import Instance, InstanceState, Resources, Worker
 
 
 class JobState(enum.Enum):
@@ -32,10 +32,9 @@ class Job:
     run: int = 0
     first_started_at: Optional[float] = None
 
-    @property
-    def shape(self) -> str:
-        """The same for jobs that ask for the same."""
-        return f"{shape_of(self.request)}{'' if self.matches else '!'}{self.not_eligible}"
+    def __post_init__(self) -> None:
+        # The same for jobs that ask for the same.
+        self.shape = f"{shape_of(self.request)}{'' if self.matches else '!'}{self.not_eligible}"
 
 
 def shape_of(request: Resources) -> str:
@@ -74,6 +73,7 @@ class Machine:
     hole: str = ""  # a black hole: "ends" jobs at once, or "loses" them
     billed_since: Optional[float] = None  # monotonic
     unused_since: Optional[float] = None  # monotonic; billed and without a job
+    row: Optional[tuple[object, Instance]] = None  # what the cloud last said of it, and for which state
 
     @property
     def ended(self) -> bool:
@@ -114,6 +114,7 @@ class SimWorker:
     job_starts: int = 0
     jobs: list[Job] = field(default_factory=list)
     other_addresses: tuple[str, ...] = ()
+    row: Optional[tuple[object, Worker]] = None  # what the batch system last said of it, and for which state
 
     def free(self) -> Resources:
         """What the running jobs leave of it."""

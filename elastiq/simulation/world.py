@@ -73,6 +73,7 @@ class World(Accounts):
         self._numbers = itertools.count(1)
         self._addresses = itertools.count(1)
         self._waiting: dict[str, dict[int, Job]] = {}  # by shape, in the order of submission
+        self._running: dict[str, dict[int, Job]] = {}  # by shape: those that a worker runs, or ran when it died
         self._negotiating = False
         self._answer_delay_s = 0.0
 
@@ -139,10 +140,13 @@ class World(Accounts):
         return sum(len(jobs) for jobs in self._waiting.values())
 
     def running(self) -> int:
-        return sum(1 for job in self.jobs.values() if job.state is JobState.RUNNING)
+        return sum(len(jobs) for jobs in self._running.values())
 
     def waiting_by_shape(self) -> Mapping[str, Mapping[int, Job]]:
         return self._waiting
+
+    def running_by_shape(self) -> Mapping[str, Mapping[int, Job]]:
+        return self._running
 
     def start(self, job: Job, worker: SimWorker) -> None:
         """A job starts on a worker: by the negotiation, or because a test wants it now."""
@@ -152,6 +156,7 @@ class World(Accounts):
             job.first_started_at = self.now
             self.tally.waits_s.append(self.now - job.submitted_at)
         worker.jobs.append(job)
+        self._running.setdefault(job.shape, {})[job.number] = job
         worker.job_starts += 1
         if worker.machine is not None:
             self._used(worker.machine)
@@ -189,6 +194,7 @@ class World(Accounts):
         if worker is None:
             return
         worker.jobs.remove(job)
+        _take_out(self._running, job)
         if not worker.jobs and worker.machine is not None:
             self._unused(worker.machine)
 
@@ -199,10 +205,7 @@ class World(Accounts):
         self.on_change()
 
     def _unwait(self, job: Job) -> None:
-        jobs = self._waiting.get(job.shape, {})
-        jobs.pop(job.number, None)
-        if not jobs:
-            self._waiting.pop(job.shape, None)
+        _take_out(self._waiting, job)
 
     # ------------------------------------------------------------------ negotiation
 
@@ -388,3 +391,10 @@ class World(Accounts):
             else:
                 self._unlist(worker)
         self._negotiate_soon()
+
+
+def _take_out(by_shape: dict[str, dict[int, Job]], job: Job) -> None:
+    jobs = by_shape.get(job.shape, {})
+    jobs.pop(job.number, None)
+    if not jobs:
+        by_shape.pop(job.shape, None)

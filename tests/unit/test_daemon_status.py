@@ -1,0 +1,86 @@
+"""The status, asked for from another thread while the decision thread works, or hangs."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from typing import Iterator
+
+from elastiq.core import Core
+from elastiq.daemon import FRESH_S, HEARTBEAT_S, Daemon
+from elastiq.events import EventQueue, RealClock
+from elastiq.nodes import State
+from elastiq.store import Store
+from elastiq.threads import ThreadExecutor
+from tests.unit.fakes import FakeBatch, FakeCloud, Surroundings
+from tests.unit.values import a_node
+
+
+@contextlib.contextmanager
+def running() -> Iterator[Daemon]:
+    """A daemon whose loop runs on a thread of its own."""
+    like = Surroundings().core
+    events, made, built = EventQueue(RealClock(), longest_pause_s=0.05), [], threading.Event()
+
+    def decide() -> None:
+        core = Core(
+            like.settings, FakeBatch(), {"aws": FakeCloud()}, like.owner, events, ThreadExecutor(events),
+            Store(":memory:"),
+        )  # fmt: skip
+        made.append(Daemon(core))
+        built.set()
+        made[0].run()
+        made[0].close(0.0)
+
+    thread = threading.Thread(target=decide, daemon=True)
+    thread.start()
+    assert built.wait(10)
+    try:
+        yield made[0]
+    finally:
+        made[0].stop()
+        thread.join(10)
+        assert not thread.is_alive()
+
+
+def test_a_status_that_is_asked_for_shows_what_has_happened_up_to_now() -> None:
+    with running() as daemon:
+        first = daemon.status(10)
+        time.sleep(FRESH_S + 0.01)
+        daemon.core.events.post(lambda: daemon.core.registry.add(a_node(State.IDLE)))
+        second = daemon.status(10)
+    assert first["nodes"] == [] and [node["id"] for node in second["nodes"]] == ["i-1"]
+    assert second["monotonic_at"] > first["monotonic_at"]
+
+
+def test_a_status_that_was_made_just_now_is_given_again() -> None:
+    with running() as daemon:
+        time.sleep(FRESH_S + 0.01)
+        began = time.monotonic()
+        asked = [daemon.status(10) for _ in range(50)]
+        took_s = time.monotonic() - began
+    assert len({status["monotonic_at"] for status in asked}) <= 2 + took_s / FRESH_S
+
+
+def test_while_the_decision_thread_hangs_the_last_status_is_given() -> None:
+    released = threading.Event()
+    with running() as daemon:
+        before = daemon.status(10)
+        time.sleep(FRESH_S + 0.01)
+        daemon.core.events.post(lambda: released.wait(30))
+        began = time.monotonic()
+        during = daemon.status(0.2)
+        took_s = time.monotonic() - began
+        released.set()
+        after = daemon.status(10)
+    assert during == before and 0.2 <= took_s < 10
+    assert after["monotonic_at"] > before["monotonic_at"]
+
+
+def test_one_is_published_now_and_then_although_nobody_asks() -> None:
+    surroundings = Surroundings()
+    daemon = Daemon(surroundings.core)
+    daemon.start()
+    surroundings.run(10 * HEARTBEAT_S)
+    assert surroundings.core.now() - daemon._published["monotonic_at"] <= HEARTBEAT_S
