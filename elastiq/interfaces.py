@@ -351,6 +351,11 @@ class Cloud(ABC):
         return cls.kind
 
     @classmethod
+    def about(cls, values: Mapping[str, Any]) -> str:
+        """How a site that a pool section describes will be spoken to: one line for a person, or nothing."""
+        return ""
+
+    @classmethod
     def networks_of(cls, values: Mapping[str, Any]) -> tuple[str, ...]:
         """The networks of a pool section, in the order of preference; ``("",)`` leaves it to the cloud."""
         return ("",)

@@ -24,6 +24,8 @@ ON_DEMAND = {
     "elastiq.adoption": "elastiqctl adopt",
     "elastiq.limits": "a limit of launches or cost",
     "elastiq.names": "a name that is not built in",
+    "elastiq.plugins.cloud.ec2_alikes": "a cloud that is not AWS",
+    "elastiq.plugins.cloud.ec2_extras": "a refused launch",
     "elastiq.userdata": "user data",
 }
 ENTRIES = ("elastiq.service", "elastiq.plugins.batch.htcondor", "elastiq.plugins.cloud.ec2")

@@ -15,6 +15,7 @@ from elastiq.cli.running import holder
 from elastiq.control import Refused
 from elastiq.logs import LOG_FILE
 from elastiq.paths import Paths
+from elastiq.plugin_loader import cloud_class
 
 FAILED = 1
 NOT_RUNNING = 3  # as the Linux Standard Base has it for `status`
@@ -68,6 +69,9 @@ def conf(paths: Paths, args: Namespace) -> int:
         return CONFIG
     for line in loaded.set_keys:
         print(f"           {line}")
+    for site, pools in loaded.settings.sites.items():
+        about = cloud_class(pools[0].kind).about(pools[0].options)
+        print(f"site       {site}" + (f", {about}" if about else ""))
     return 0
 
 

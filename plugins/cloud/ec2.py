@@ -1,8 +1,9 @@
-"""EC2 and what speaks like it (AWS, Outscale, Eucalyptus, OpenStack, OpenNebula), through boto3's library.
+"""EC2, through boto3's library.
 
-What such clouds answer differs more than their documentation: every read that is not plainly EC2's
-answer is an error, never an empty list. All instances are listed, without filters: some clouds
-ignore them, and what is not ours has to be counted too.
+What speaks like it (Outscale, Eucalyptus, OpenStack, OpenNebula) is `ec2_alikes`. What such clouds answer
+differs more than their documentation: every read that is not plainly EC2's answer is an error, never an
+empty list. All instances are listed, without filters: some clouds ignore them, and what is not ours has
+to be counted too.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from elastiq import interfaces
 from elastiq.interfaces import CloudCapabilities, EndAnswer, EndOutcome, Instance, Instances, Intent, Owner, Pool
 from elastiq.plugins.cloud import ec2_options, ec2_request
 from elastiq.plugins.cloud.ec2_client import READ_ATTEMPTS, EC2Client
+from elastiq.plugins.cloud.ec2_dialects import dialect_of
 from elastiq.plugins.cloud.ec2_errors import NONSENSE, NOT_FOUND, Fault, launch_error, read_error
 from elastiq.plugins.cloud.ec2_instances import described, problem, sort_instances
 
@@ -37,7 +39,6 @@ class EC2Cloud(interfaces.Cloud):
         self._pools = {pool.name: pool for pool in pools}
         self._owner = owner
         self._client = client
-        self._paging = {"MaxResults": PAGE}  # empty for a cloud that does not take it
         self._refused: frozenset[str] = frozenset()  # extras of RunInstances that this cloud does not take
         self._images: dict[str, Mapping[str, Any]] = {}
 
@@ -50,8 +51,22 @@ class EC2Cloud(interfaces.Cloud):
         return tuple(values.get("subnet_id") or ()) or ("",)  # network_interfaces, or the cloud, decides
 
     @classmethod
+    def about(cls, values: Mapping[str, Any]) -> str:
+        return dialect_of(values)[1]
+
+    @classmethod
     def from_config(cls, pools: Sequence[Pool], owner: Owner) -> EC2Cloud:
-        return cls(pools, owner, EC2Client(pools[0].options))
+        options = pools[0].options
+        dialect, why = dialect_of(options)
+        log.info("%s: %s", pools[0].site, why)
+        if dialect.name == "aws":
+            return cls(pools, owner, EC2Client(options))
+        from elastiq.plugins.cloud.ec2_alikes import AlikeCloud, spoken
+
+        return AlikeCloud(pools, owner, EC2Client(spoken(options, dialect)), dialect)
+
+    def _call(self, operation: str, **parameters: Any) -> dict[str, Any]:
+        return self._client.call(operation, **parameters)
 
     # ---- reads
 
@@ -84,7 +99,7 @@ class EC2Cloud(interfaces.Cloud):
 
         pools = self._pools.values()
         try:
-            return tuple(check_site(self._client.call, pools, self._owner, self._refused, self._unknown))
+            return tuple(check_site(self._call, pools, self._owner, self._refused, self._unknown))
         except Fault as fault:
             raise self._unknown(fault) from None
 
@@ -99,22 +114,14 @@ class EC2Cloud(interfaces.Cloud):
         return found
 
     def _pages(self, operation: str, key: str) -> list[Mapping[str, Any]]:
-        """All rows of a listing, by pages or, where the cloud does not take that, in one answer."""
-        paging = self._paging
-        try:
-            return self._rows(operation, key, **paging)
-        except Fault as fault:
-            if not (paging and fault.refused):
-                raise
-        rows = self._rows(operation, key)
-        self._paging = {}  # now it is known that paging was what was wrong
-        return rows
+        """All rows of a listing."""
+        return self._rows(operation, key, MaxResults=PAGE)
 
     def _rows(self, operation: str, key: str, **parameters: Any) -> list[Mapping[str, Any]]:
         rows: list[Mapping[str, Any]] = []
         tokens: set[str] = set()
         while True:
-            answer = self._client.call(operation, **parameters)
+            answer = self._call(operation, **parameters)
             if not isinstance(answer.get(key), list):
                 raise Fault(operation, "NotEC2", f"no {key} in the answer: is a login page in between?")
             rows += answer[key]
@@ -135,14 +142,15 @@ class EC2Cloud(interfaces.Cloud):
         pool = self._pools[intent.offer.pool]
         parameters = ec2_request.run_parameters(pool, intent, self._owner, self._refused, self._image(pool))
         try:
-            answer = self._client.call("run_instances", **parameters)
+            answer = self._call("run_instances", **parameters)
         except Fault as fault:
+            from elastiq.plugins.cloud.ec2_extras import refused_extras
+
             error = launch_error(fault, self.site, self._secrets())
-            extras = ec2_request.refused_extras(fault, parameters)
+            extras = refused_extras(fault, parameters)
             if not extras:
                 raise error from None
             self._refused |= extras
-            self.capabilities = replace(self.capabilities, tags=ec2_request.TAGS not in self._refused)
             text = f"{error}; asked without {' and '.join(sorted(extras))} from now on"
             raise interfaces.TransientError(text, launched_nothing=True) from None
         rows = answer.get("Instances") or []
@@ -158,7 +166,7 @@ class EC2Cloud(interfaces.Cloud):
         image_id = pool.options.get("image_id") or ""
         if image_id and image_id not in self._images:
             try:
-                images = self._client.call("describe_images", ImageIds=[image_id]).get("Images") or ()
+                images = self._call("describe_images", ImageIds=[image_id]).get("Images") or ()
             except Fault as fault:
                 if not (fault.refused or fault.code in NONSENSE):
                     fault.sent = False  # RunInstances was not
@@ -177,7 +185,7 @@ class EC2Cloud(interfaces.Cloud):
         if not unique:
             return {}
         try:
-            answer = self._client.call("terminate_instances", InstanceIds=unique)
+            answer = self._call("terminate_instances", InstanceIds=unique)
         except Fault as fault:
             error = self._unknown(fault)
             if not fault.refused:
@@ -187,8 +195,6 @@ class EC2Cloud(interfaces.Cloud):
             outcome = EndOutcome.NOT_FOUND if fault.code in NOT_FOUND else EndOutcome.FAILED
             return {unique[0]: EndAnswer(outcome, str(error))}
         named = {row.get("InstanceId") for row in answer.get("TerminatingInstances") or ()}
-        if answer.get("Return") is True and not named:
-            named = set(unique)  # old OpenStack names nobody
         # An id that is not named may not be ending (Eucalyptus says false and names nobody): it is asked for
         # again, which does no harm, until the listing shows its end.
         silent = EndAnswer(EndOutcome.FAILED, "the cloud's answer does not name it")
@@ -206,7 +212,7 @@ class EC2Cloud(interfaces.Cloud):
             raise interfaces.UnsupportedError(f"{self.site} has no tags: instances cannot be adopted")
         tags = {ec2_request.TAG_CLUSTER: self._owner.cluster, ec2_request.TAG_HEAD: self._owner.head}
         try:
-            self._client.call("create_tags", Resources=list(ids), Tags=ec2_request.tag_list(tags))
+            self._call("create_tags", Resources=list(ids), Tags=ec2_request.tag_list(tags))
         except Fault as fault:
             raise self._unknown(fault) from None
 

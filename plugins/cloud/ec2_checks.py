@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any, Callable, Iterable, Iterator
 
 from elastiq.interfaces import AuthError, Check, ConfigurationError, Intent, Owner, Pool
-from elastiq.plugins.cloud.ec2_errors import Fault
-from elastiq.plugins.cloud.ec2_request import refused_extras, run_parameters
+from elastiq.plugins.cloud.ec2_dialects import dialect_of
+from elastiq.plugins.cloud.ec2_errors import STRICT, Fault
+from elastiq.plugins.cloud.ec2_extras import refused_extras
+from elastiq.plugins.cloud.ec2_request import run_parameters
 
 Call = Callable[..., dict[str, Any]]
 Told = Callable[[Fault], Exception]
@@ -19,7 +21,8 @@ def check_site(call: Call, pools: Iterable[Pool], owner: Owner, refused: frozens
     except Fault as fault:
         yield Check("ec2 endpoint", "error", str(told(fault)))
         return
-    yield Check("ec2 endpoint", "ok", "it answers, and takes the credentials")
+    about = dialect_of(next(iter(pools)).options)[1]
+    yield Check("ec2 endpoint", "ok", f"it answers, and takes the credentials ({about})")
     for pool in pools:
         image_id = pool.options.get("image_id")
         if image_id:
@@ -35,7 +38,7 @@ def _answers_dry_runs(call: Call) -> bool:
     except Fault as fault:
         if fault.code == "DryRunOperation":
             return True
-        if not fault.refused:
+        if not (fault.refused or fault.code == STRICT):
             raise
         answer = call("describe_instances")
     if "Reservations" not in answer:

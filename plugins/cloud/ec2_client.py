@@ -87,6 +87,7 @@ def _make_clients(options: Mapping[str, Any]) -> tuple[Any, Any]:
                 retries={"mode": "standard", "total_max_attempts": attempts},
                 proxies={"http": proxy, "https": proxy} if proxy else None,
                 user_agent_extra="elastiq",
+                signature_version=options.get("signature"),
             ),
         )
         limit(made, options["read_timeout_s"])

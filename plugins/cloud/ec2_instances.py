@@ -90,8 +90,8 @@ def _addresses(row: Mapping[str, Any]) -> Iterator[str]:
     places = [row, *(row.get("NetworkInterfaces") or ())]
     for one in places[1:]:
         places += [*(one.get("PrivateIpAddresses") or ()), *(one.get("Ipv6Addresses") or ())]
-    for place in places:
-        # OpenNebula puts the address where the name belongs
-        for key in ("PrivateIpAddress", "Ipv6Address", "PrivateDnsName"):
-            with suppress(ValueError):
-                yield str(ipaddress.ip_address(place.get(key) or ""))
+    # OpenNebula puts addresses where the name belongs, several in one
+    keys = ("PrivateIpAddress", "Ipv6Address", "PrivateDnsName")
+    for text in ",".join(place.get(key) or "" for place in places for key in keys).split(","):
+        with suppress(ValueError):
+            yield str(ipaddress.ip_address(text.strip()))

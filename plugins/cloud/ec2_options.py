@@ -13,6 +13,7 @@ from typing import Any, Callable, Mapping, Optional
 from urllib.parse import urlsplit
 
 from elastiq.options import Kind, Option, above_zero
+from elastiq.plugins.cloud.ec2_dialects import TABLE
 
 TAG_LIMIT = 40
 """EC2 allows 50 tags on an instance; the rest is for elastiq's own and the cloud's."""
@@ -90,6 +91,7 @@ _KEY_ID, _SECRET = "aws_access_key_id", "aws_secret_access_key"
 OPTIONS: tuple[Option, ...] = (
     # the site
     Option("api_url", Kind.TEXT, check=_api_url, site=True),
+    Option("dialect", Kind.CHOICE, "auto", choices=("auto", *TABLE.sections()), site=True),
     Option("api_version", Kind.TEXT, site=True),
     Option("region", Kind.TEXT, site=True),
     Option(_KEY_ID, Kind.TEXT, needs=(_SECRET,), excludes=("profile",), site=True),

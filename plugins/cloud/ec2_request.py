@@ -8,12 +8,10 @@ without it from then on; what the configuration asks for is never left out in si
 from __future__ import annotations
 
 import base64
-import re
 from typing import Any, Mapping, Optional
 from urllib.parse import urlsplit
 
 from elastiq.interfaces import Intent, Owner, Pool
-from elastiq.plugins.cloud.ec2_errors import ECHO, Fault
 from elastiq.plugins.cloud.ec2_options import launch_template
 
 TAG_CLUSTER = "elastiq:cluster"
@@ -23,15 +21,6 @@ TAG_INTENT = "elastiq:intent"
 
 VOLUME_TAGS, TAGS, SHUTDOWN, VOLUMES = "volume tags", "tags", "shutdown", "volumes"
 
-_EXTRAS = {  # where each is in the request, and how a refusal names it
-    VOLUME_TAGS: ("TagSpecifications", "'ResourceType': 'volume'", r"(?=.*volume).*(tag ?specification|taggable)"),
-    # not any tag: one of the user's that is wrong must not cost all of ours
-    TAGS: ("TagSpecifications", "'ResourceType': 'instance'", r"tag ?specification"),
-    SHUTDOWN: ("InstanceInitiatedShutdownBehavior", "terminate", r"shutdown ?behaviou?r"),
-    VOLUMES: ("BlockDeviceMappings", "'DeleteOnTermination'", r"block ?device ?mapping|delete ?on ?termination"),
-}
-_UNSUPPORTED = "Unknown|Unsupported|Invalid(Parameter|Request|Argument)|Validation|NotImplemented"
-
 
 def run_parameters(
     pool: Pool, intent: Intent, owner: Owner, refused: frozenset[str], image: Mapping[str, Any]
@@ -40,7 +29,7 @@ def run_parameters(
     options = pool.options
     profile = options.get("iam_instance_profile") or ""
     tagged = [kind for kind, extra in (("instance", TAGS), ("volume", VOLUME_TAGS)) if not {TAGS, extra} & refused]
-    tags = _tags(pool, intent, owner)
+    tags = tags_of(pool, intent.id, owner)
     return _given(
         MinCount=1,  # fewer than asked for is a success
         MaxCount=intent.count,
@@ -59,33 +48,19 @@ def run_parameters(
     )
 
 
-def refused_extras(fault: Fault, sent: Mapping[str, Any]) -> frozenset[str]:
-    """Which extras that were sent a refusal is about; empty where it is about something else.
-
-    Only a refusal that surely launched nothing counts. Each leaves out an extra that was sent, so that
-    this comes to an end.
-    """
-    if ECHO in fault.message or not (fault.refused and re.search(_UNSUPPORTED, fault.code)):
-        return frozenset()
-    words = f"{fault.code} {fault.message}"
-    left = [extra for extra, (parameter, sign, _) in _EXTRAS.items() if sign in str(sent.get(parameter))]
-    named = [extra for extra in left if re.search(_EXTRAS[extra][2], words, re.IGNORECASE)]
-    nameless = fault.code == "UnknownParameter" and not re.search("[A-Z][a-z]+[A-Z]", fault.message)
-    return frozenset(named[:1] or (left if nameless else ()))
-
-
 def tag_list(tags: Mapping[str, str]) -> list[dict[str, str]]:
     """Tags as EC2 takes them."""
     return [{"Key": key, "Value": value} for key, value in tags.items()]
 
 
-def _tags(pool: Pool, intent: Intent, owner: Owner) -> list[dict[str, str]]:
-    tags = dict(pool.options.get("tags") or {})
-    # EC2 takes 256 characters
-    name = pool.options.get("name_template", "").format(cluster=owner.cluster, pool=pool.name, intent=intent.id)[:256]
-    if name:
-        tags["Name"] = name
-    ours = {TAG_CLUSTER: owner.cluster, TAG_HEAD: owner.head, TAG_POOL: pool.name, TAG_INTENT: intent.id}
+def tags_of(pool: Optional[Pool], intent: str, owner: Owner) -> list[dict[str, str]]:
+    """The tags of an instance that an intent made; ours only where the pool is not known."""
+    tags, ours = {}, {TAG_CLUSTER: owner.cluster, TAG_HEAD: owner.head, TAG_INTENT: intent}
+    if pool:
+        # EC2 takes 256 characters
+        name = pool.options.get("name_template", "").format(cluster=owner.cluster, pool=pool.name, intent=intent)[:256]
+        tags = {**(pool.options.get("tags") or {}), **_given(Name=name)}
+        ours[TAG_POOL] = pool.name
     return tag_list({**tags, **ours})
 
 

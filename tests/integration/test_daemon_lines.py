@@ -45,6 +45,7 @@ aws_access_key_id = {aws_access_key_id}
 aws_secret_access_key = {aws_secret_access_key}
 image_id = ami-12c6146b
 flavour = m5.small
+dialect = aws
 """
 
 

@@ -554,12 +554,16 @@ def test_a_cloud_that_refuses_tags_is_asked_without_them_next_time(server: EC2Se
     with pytest.raises(TransientError, match="without tags from now on") as caught:
         cloud.launch(intent())
     assert caught.value.launched_nothing
-    assert not cloud.capabilities.tags and cloud.capabilities.find
     assert len(cloud.launch(intent(name="i2"))) == 2
     first, second = server.asked("RunInstances")
     assert "TagSpecification.1.ResourceType" in first
     assert not any(key.startswith("TagSpecification") for key in second)
     assert first["ClientToken"] != second["ClientToken"]
+    item = f"<instanceId>i-1</instanceId><clientToken>{intent().token}</clientToken>{RUNNING}"
+    server.script("DescribeInstances", instances(item))
+    server.script("CreateTags", error("InvalidAction", "The action CreateTags is not valid for this web service"))
+    assert len(cloud.instances(NONE).owned) == 1
+    assert not cloud.capabilities.tags and cloud.capabilities.find  # the token is shown
     with pytest.raises(UnsupportedError):
         cloud.adopt(["i-1"])
 
