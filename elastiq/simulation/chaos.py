@@ -59,6 +59,10 @@ class Window:
     def open(self) -> bool:
         return self.clock.monotonic() < self.until
 
+    def chance(self, *of: object) -> float:
+        """From 0 to below 1: for what is named, throughout the window."""
+        return chance(self.key, *of)
+
     def takes(self, call: Call) -> bool:
         if call.name not in self.calls or not self.open or self.site not in ("", call.source):
             return False

@@ -154,7 +154,7 @@ class SimulatedCloud(Cloud):
                 id=machine_id,
                 address=address,
                 flavour=intent.offer.flavour,
-                launched_at=self._world.wall + self._world.cloud_skew_s,
+                launched_at=self._world.cloud_wall,
                 site=self._site,
                 made_for=(self._owner.cluster, self._owner.head, intent.id),
                 network=intent.offer.network,

@@ -6,8 +6,7 @@ import contextlib
 import math
 import random
 import sqlite3
-from types import SimpleNamespace
-from typing import Any, Callable, Iterator
+from typing import Callable, Iterator
 
 from elastiq.events import Action, EventQueue, Timer
 from elastiq.simulation.clock import VirtualClock
@@ -46,8 +45,7 @@ class HeadEvents(EventQueue):
         self._held: list[Action] = []
 
     def at(self, when: float, action: Action) -> Timer:
-        timer: Any = _HeadTimer(self, when, action)
-        return timer  # type: ignore[no-any-return]  # all that the daemon knows of one
+        return _HeadTimer(self, when, action)
 
     def post(self, action: Action) -> None:
         self.shared.post(lambda: self.receive(action))
@@ -74,32 +72,35 @@ class HeadEvents(EventQueue):
         self.shared.run()
 
 
-class _HeadTimer:
-    """As `elastiq.events.Timer`; ``event`` is what the daemon asks of one."""
+class _HeadTimer(Timer):
+    """On the head node's clock, which may stand still."""
+
+    __slots__ = ("_head", "_timer")
 
     def __init__(self, head: HeadEvents, when: float, action: Action) -> None:
-        self.event = SimpleNamespace(time=when, action=action)
-        self._head, self._cancelled = head, False
+        super().__init__(when, action)
+        self._head = head
         self._schedule()
 
     def _schedule(self) -> None:
-        self._timer = self._head.shared.at(self.event.time + self._head.clocks.lost_s, self._due)
+        self._timer = self._head.shared.at(self.when + self._head.clocks.lost_s, self._due)
 
     def cancel(self) -> None:
-        self._cancelled = True
+        super().cancel()
         self._timer.cancel()
 
     def _due(self) -> None:
-        if not self._cancelled:
-            self._head.receive(self._run)
+        self._head.receive(self._run)
 
     def _run(self) -> None:
-        if self._cancelled:  # by another event that was held
+        action = self.action
+        if action is None:  # cancelled by another event that was held
             return
-        if self._head.clock.monotonic() < self.event.time - 1e-6:
+        if self._head.clocks.monotonic() < self.when - 1e-6:
             self._schedule()  # its clock stood still meanwhile
-        else:
-            self.event.action()
+            return
+        self.action = None
+        action()
 
 
 class HeadExecutor(VirtualExecutor):

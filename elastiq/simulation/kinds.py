@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any, Callable, Iterable, Optional
 
+from elastiq.interfaces import SourceError
 from elastiq.simulation.chaos import Birth, Fault, Strike, Window
 from elastiq.simulation.scenario import Happening
 from elastiq.simulation.stage import Stage
 
-Kind = Callable[[Stage, Happening], None]
+Kind = Callable[[Stage, Happening], object]
 
 READS = frozenset({"jobs", "workers", "jobs_recorded_on"})
 LISTINGS = frozenset({"instances", "find"})
@@ -66,3 +68,32 @@ def hanging_after(strike: Strike) -> Any:
     """As a call that is made, and answered when nobody waits any more."""
     strike.hang()
     return strike.work()
+
+
+def answered_late(late_s: float) -> Fault:
+    """The effect at its time, the answer up to so much later."""
+
+    def fault(strike: Strike) -> Any:
+        strike.delay_answer(late_s * strike.chance("late"))
+        return strike.work()
+
+    return fault
+
+
+def unheard_late(stage: Stage, error: Callable[[str], Exception], late_s: float) -> Fault:
+    """The answer is an error; the effect comes up to so much later, and nobody hears of it."""
+
+    def fault(strike: Strike) -> Any:
+        def work() -> None:
+            with suppress(SourceError):
+                strike.work()
+
+        stage.events.after(late_s * strike.chance("late"), work)
+        raise error(f"{strike.call.name} at {strike.call.source}: read timed out")
+
+    return fault
+
+
+def later(stage: Stage, it: Happening, undo: Callable[[], object]) -> None:
+    """What ends the happening, after its ``for_s``."""
+    stage.events.after(it.args["for_s"], undo)

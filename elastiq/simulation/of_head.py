@@ -1,10 +1,17 @@
-"""What befalls the daemon, its disk and its head node."""
+"""What befalls the daemon, its disk, its configuration and its head node."""
 
 from __future__ import annotations
 
-from typing import Mapping
+import logging
+import os
+from dataclasses import replace
+from functools import partial
+from typing import Any, Mapping
 
-from elastiq.simulation.kinds import Kind
+from elastiq.interfaces import Pool
+from elastiq.settings import Settings
+from elastiq.simulation.chance import chance
+from elastiq.simulation.kinds import Kind, later
 from elastiq.simulation.scenario import Happening
 from elastiq.simulation.stage import Stage
 
@@ -16,4 +23,130 @@ def kill(stage: Stage, it: Happening) -> None:
     stage.arm(args.get("at", ""), args["number"], args["down_s"], args["for_s"], bool(args.get("lost")))
 
 
-KINDS: Mapping[str, Kind] = {"kill": kill}
+def restart(stage: Stage, it: Happening) -> None:
+    """The daemon is stopped as by SIGTERM, and started again ``down_s`` later."""
+    stage.reconfigure(stage.settings, it.args["down_s"])
+
+
+# --------------------------------------------------------------------------- the disk
+
+
+def disk_trouble(stage: Stage, it: Happening) -> None:
+    """For ``for_s`` no write to the store succeeds: the disk is ``how`` "full" or "readonly"."""
+    stage.disk_trouble[it.key] = it.args["how"]
+    later(stage, it, lambda: stage.disk_trouble.pop(it.key, None))
+
+
+def store_damaged(stage: Stage, it: Happening) -> None:
+    """The daemon is killed and its state file is damaged, ``how``: "removed", "emptied", "truncated",
+    "overwritten", "garbage"; it is started again ``down_s`` later."""
+    stage.kill_now(it.args["down_s"])
+    damage(stage.store_path, it.args["how"], it.key)
+
+
+def damage(path: str, how: str, key: str) -> None:
+    """What crashes and full disks leave of a file."""
+    for suffix in ("-wal", "-shm"):
+        if os.path.exists(path + suffix):
+            os.remove(path + suffix)
+    if not os.path.exists(path):
+        return
+    size = os.path.getsize(path)
+    if how == "removed":
+        os.remove(path)
+    elif how in ("emptied", "truncated"):
+        os.truncate(path, 0 if how == "emptied" else int(size * chance(key, "cut")))
+    else:
+        with open(path, "r+b") as file:
+            if how == "garbage":
+                file.write(b"\0" * size)
+            else:
+                file.seek(int(size * chance(key, "place")))
+                file.write(bytes(int(256 * chance(key, number)) for number in range(1024)))
+
+
+# --------------------------------------------------------------------------- the configuration
+
+
+def reconfigured(stage: Stage, it: Happening) -> None:
+    """The configuration changes as in `changed`: by a reload, or by a restart of ``down_s``."""
+    stage.reconfigure(changed(stage.settings, it.args["change"]), it.args.get("down_s"))
+
+
+def changed(settings: Settings, change: Mapping[str, Any]) -> Settings:
+    """``remove_pool``: its name (the last pool stays); ``pools``: by name, what of it is other; all else: keys of
+    `Settings`. What the file's reader would refuse is put right."""
+    plain = {name: value for name, value in change.items() if name not in ("pools", "remove_pool")}
+    pools = [pool for pool in settings.pools if pool.name != change.get("remove_pool")] or list(settings.pools)
+    others = change.get("pools", {})
+    after = replace(settings, pools=tuple(_other(pool, others.get(pool.name, {})) for pool in pools), **plain)
+    if after.max_vms is not None and after.min_vms > after.max_vms:
+        after = replace(after, min_vms=after.max_vms)
+    return after
+
+
+def _other(pool: Pool, change: Mapping[str, Any]) -> Pool:
+    known: dict[str, Any] = {name: tuple(one) if isinstance(one, list) else one for name, one in change.items()}
+    after = replace(pool, **known)
+    if "flavours" in known or "networks" in known:
+        after = replace(after, fingerprint=f"{after.flavours}/{after.networks}")
+    if after.max_vms is not None and after.min_vms > after.max_vms:
+        after = replace(after, min_vms=after.max_vms)
+    return after
+
+
+def adopted(stage: Stage, it: Happening) -> None:
+    """A person runs ``elastiqctl adopt``, for all instances of another head node that it lists."""
+    daemon = stage.daemon
+    if daemon is not None and not stage.asleep:
+        listed = daemon.command("adopt", {})["instances"]
+        if listed:
+            daemon.command("adopt", {"ids": listed})
+
+
+# --------------------------------------------------------------------------- the machine
+
+
+class FailingSink(logging.Handler):
+    """A log sink whose disk is full, counted as the service's own sinks count."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.failures = 0
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.failures += 1
+
+
+def log_fails(stage: Stage, it: Happening) -> None:
+    """For ``for_s`` no record of the log can be written."""
+    sink = FailingSink()
+    logger = logging.getLogger("elastiq")
+    logger.addHandler(sink)
+    if stage.core is not None:
+        stage.core.log_failures = lambda: sink.failures
+    stage.at_end.append(partial(logger.removeHandler, sink))
+    later(stage, it, partial(logger.removeHandler, sink))
+
+
+def clock_steps(stage: Stage, it: Happening) -> None:
+    """The head node's wall clock steps by ``by_s``."""
+    stage.clock.step_wall(it.args["by_s"])
+
+
+def head_sleeps(stage: Stage, it: Happening) -> None:
+    """The head node is suspended for ``for_s``; ``counts``: its monotonic clock goes on meanwhile."""
+    stage.suspend(it.args["for_s"], bool(it.args.get("counts")))
+
+
+KINDS: Mapping[str, Kind] = {
+    "kill": kill,
+    "restart": restart,
+    "disk_trouble": disk_trouble,
+    "store_damaged": store_damaged,
+    "reconfigured": reconfigured,
+    "adopted": adopted,
+    "log_fails": log_fails,
+    "clock_steps": clock_steps,
+    "head_sleeps": head_sleeps,
+}

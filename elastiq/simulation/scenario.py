@@ -55,7 +55,6 @@ class Scenario:
     lease_s: float = 2400.0
     negotiate_every_s: float = 20.0
     limits: Mapping[str, int] = field(default_factory=dict)  # machines of a flavour that the cloud has
-    cloud_skew_s: float = 0.0  # of the cloud's clock against the head node's
     can_drain: bool = True
 
     def without(self, dropped: frozenset[int]) -> Scenario:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import os
 from collections import Counter
 from functools import partial
@@ -53,7 +52,7 @@ class Stage(Cluster):
         self.scenario = scenario
         world = self.world
         world.lease_s, world.negotiate_every_s = scenario.lease_s, scenario.negotiate_every_s
-        world.limits, world.cloud_skew_s = dict(scenario.limits), scenario.cloud_skew_s
+        world.limits = dict(scenario.limits)
         world.on_birth = self.chaos.born
         self.chaos.before, self.chaos.after = partial(self._called, "begins"), partial(self._called, "done")
         self.head_clock = HeadClock(self.clock)
@@ -67,7 +66,7 @@ class Stage(Cluster):
         self._armed: Optional[_Kill] = None
         self._head: Optional[HeadEvents] = None
         self._starting: Optional[object] = None
-        self._keys = itertools.count(1)
+        self.at_end: list[Callable[[], object]] = []  # what outlives the stage unless it is called
 
     # ------------------------------------------------------------------ the play
 
@@ -88,6 +87,12 @@ class Stage(Cluster):
         self.chaos.calm()
         self.disk_trouble.clear()
         self.world.mend(self.scenario.image, self.scenario.limits)
+
+    def close(self) -> None:
+        """After the play."""
+        self.kill_daemon()
+        for undo in self.at_end:
+            undo()
 
     def run(self, seconds: float) -> None:
         stop = self.events.after(seconds, self.events.stop)
@@ -191,6 +196,11 @@ class Stage(Cluster):
         self.kill_daemon()
         self._start_in(kill.down_s)
 
+    def kill_now(self, down_s: float) -> None:
+        """At once, whatever it does."""
+        self._armed = _Kill("", 1, down_s, False)
+        self._die()
+
     def _trouble(self) -> str:
         return next(iter(self.disk_trouble.values()), "")
 
@@ -218,11 +228,23 @@ class Stage(Cluster):
 
     def machine(self, fraction: float) -> Optional[Machine]:
         """One of ours that is there, from the oldest (0) to the youngest (towards 1)."""
-        return _pick([one for one in self.world.machines.values() if one.ours], fraction)
+        head = self.owner.head
+        there = [one for one in self.world.machines.values() if one.made_for[1] == head and not one.ended]
+        return _pick([one for one in there if one.id != self.owner.instance_id], fraction)
 
     def worker(self, fraction: float) -> Optional[SimWorker]:
         """One that is alive on a machine of ours, likewise."""
-        return _pick([one for one in self.world.workers.values() if one.alive and one.machine is not None], fraction)
+        head, workers = self.owner.head, self.world.workers.values()
+        ours = [one for one in workers if one.alive and one.machine and one.machine.made_for[1] == head]
+        return _pick(ours, fraction)
+
+    @property
+    def store_path(self) -> str:
+        return self._store_path
+
+    @property
+    def asleep(self) -> bool:
+        return self._head is not None and self._head.asleep
 
     @property
     def core(self) -> Optional[Core]:

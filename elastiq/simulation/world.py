@@ -7,22 +7,20 @@ All that happens is an event of the queue, and all chance comes from the one gen
 from __future__ import annotations
 
 import itertools
-import math
 import random
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Callable, Iterable, Mapping, Optional
 
 from elastiq.events import EventQueue
-from elastiq.interfaces import InstanceState, Resources, request_fits
-from elastiq.simulation.accounts import Accounts
+from elastiq.interfaces import InstanceState, Resources
 from elastiq.simulation.clock import VirtualClock
 from elastiq.simulation.faults import Faults
+from elastiq.simulation.jobs import JobQueue
 from elastiq.simulation.model import Act, Job, JobState, Machine, SimWorker, Tally
 
 Range = tuple[float, float]  # seconds, from and to
 
-HOLE_S = 2.0  # how long a job lasts on a black hole
 
 DAY_S = 86_400.0
 
@@ -41,7 +39,7 @@ class Image:
 
 
 @dataclass
-class World(Accounts):
+class World(JobQueue):
     """``limits`` says how many machines of a flavour may exist at once: the cloud has no more."""
 
     events: EventQueue
@@ -89,6 +87,11 @@ class World(Accounts):
         """Wall time as it is, whatever the head node's clock says."""
         return self.clock.true_time()
 
+    @property
+    def cloud_wall(self) -> float:
+        """What the cloud's clock shows."""
+        return self.wall + self.cloud_skew_s
+
     def draw(self, span: Range) -> float:
         """A time within the range; from `random` alone, which is the same in every version of Python."""
         return span[0] + (span[1] - span[0]) * self.rng.random()
@@ -105,131 +108,6 @@ class World(Accounts):
     def record(self, what: str, targets: Iterable[str], head: str, **more: Any) -> None:
         """Keep an act that takes effect now, and tell of it."""
         self.on_act(Act(self.clock.elapsed_s, what, tuple(targets), head, **more))
-
-    # ------------------------------------------------------------------ jobs
-
-    def submit(
-        self, request: Resources, length_s: float, held: bool = False, matches: bool = True, not_eligible: str = ""
-    ) -> Job:
-        """Put a job into the queue."""
-        job = Job(next(self._numbers), request, length_s, self.now, matches=matches, not_eligible=not_eligible)
-        self.jobs[job.number] = job
-        self.tally.submitted += 1
-        if held:
-            job.state = JobState.HELD
-        else:
-            self._wait(job)
-        return job
-
-    def release(self, job: Job) -> None:
-        """Its user lets a held job go."""
-        if job.state is JobState.HELD:
-            self._wait(job)
-
-    def remove(self, job: Job) -> None:
-        """Its user takes a job out of the queue."""
-        self._unwait(job)
-        if job.worker is not None:
-            self._leave(job)
-            self._negotiate_soon()
-        if job.state is not JobState.DONE:
-            job.state = JobState.REMOVED
-        self.jobs.pop(job.number, None)
-
-    def waiting(self) -> int:
-        return sum(len(jobs) for jobs in self._waiting.values())
-
-    def running(self) -> int:
-        return sum(len(jobs) for jobs in self._running.values())
-
-    def waiting_by_shape(self) -> Mapping[str, Mapping[int, Job]]:
-        return self._waiting
-
-    def running_by_shape(self) -> Mapping[str, Mapping[int, Job]]:
-        return self._running
-
-    def start(self, job: Job, worker: SimWorker) -> None:
-        """A job starts on a worker: by the negotiation, or because a test wants it now."""
-        self._unwait(job)
-        job.state, job.worker, job.run = JobState.RUNNING, worker, job.run + 1
-        if job.first_started_at is None:
-            job.first_started_at = self.now
-            self.tally.waits_s.append(self.now - job.submitted_at)
-        worker.jobs.append(job)
-        self._running.setdefault(job.shape, {})[job.number] = job
-        worker.job_starts += 1
-        if worker.machine is not None:
-            self._used(worker.machine)
-        hole = worker.machine.hole if worker.machine is not None else ""
-        if hole == "loses":
-            self.events.after(HOLE_S, partial(self._lose, job, job.run))
-        elif hole or math.isfinite(job.length_s):
-            length_s = min(HOLE_S, job.length_s) if hole else job.length_s
-            self.events.after(length_s, partial(self._finish, job, job.run))
-        self.on_change()
-
-    def _finish(self, job: Job, run: int) -> None:
-        worker = job.worker
-        if job.state is not JobState.RUNNING or job.run != run or worker is None or not worker.alive:
-            return
-        self._leave(job)
-        job.state = JobState.DONE
-        self.jobs.pop(job.number, None)
-        self.tally.done += 1
-        # The schedd gives a claim that became free to the next job of this shape, without negotiation.
-        successor = next(iter(self._waiting.get(job.shape, {}).values()), None)
-        if successor is not None and worker.takes_jobs:
-            self.start(successor, worker)
-        self._negotiate_soon()
-        self.on_change()
-
-    def _lose(self, job: Job, run: int) -> None:
-        """A claim breaks: the job waits again, as if it had not begun."""
-        if job.state is JobState.RUNNING and job.run == run and job.worker and job.worker.alive:
-            self._leave(job)
-            self._wait(job)
-
-    def _leave(self, job: Job) -> None:
-        worker, job.worker = job.worker, None
-        if worker is None:
-            return
-        worker.jobs.remove(job)
-        _take_out(self._running, job)
-        if not worker.jobs and worker.machine is not None:
-            self._unused(worker.machine)
-
-    def _wait(self, job: Job) -> None:
-        job.state = JobState.WAITING
-        self._waiting.setdefault(job.shape, {})[job.number] = job
-        self._negotiate_soon()
-        self.on_change()
-
-    def _unwait(self, job: Job) -> None:
-        _take_out(self._waiting, job)
-
-    # ------------------------------------------------------------------ negotiation
-
-    def _negotiate_soon(self) -> None:
-        """At the next multiple of the interval; nothing is scheduled while there is nothing to match."""
-        if self._negotiating or not self._waiting:
-            return
-        self._negotiating = True
-        next_s = (math.floor(self.now / self.negotiate_every_s) + 1) * self.negotiate_every_s
-        self.events.at(next_s, self._negotiate)
-
-    def _negotiate(self) -> None:
-        """Give waiting jobs, the oldest shape first, to the first worker with room."""
-        self._negotiating = False
-        shapes = sorted(self._waiting.values(), key=lambda jobs: next(iter(jobs)))
-        for jobs in [list(jobs.values()) for jobs in shapes]:
-            rest = iter(job for job in jobs if job.matches and not job.not_eligible)
-            job = next(rest, None)
-            for worker in list(self.workers.values()):
-                while job is not None and worker.takes_jobs and request_fits(job.request, worker.free())[0]:
-                    self.start(job, worker)
-                    job = next(rest, None)
-                if job is None:
-                    break
 
     # ------------------------------------------------------------------ workers
 
@@ -290,8 +168,8 @@ class World(Accounts):
         present = sum(1 for m in self.machines.values() if m.flavour == flavour and not m.ended)
         return max(0, limit - present)
 
-    def launch(self, machine_of: Callable[[str, str], Machine]) -> Machine:
-        """Start a machine, made from a new id and a new address, by the present image."""
+    def launch(self, machine_of: Callable[[str, str], Machine], by_image: bool = True) -> Machine:
+        """Start a machine, made from a new id and a new address; by the present image, with what befalls it."""
         number = next(self._numbers)
         machine = machine_of(f"i-{number:08x}", self._new_address())
         self.machines[machine.id] = machine
@@ -305,11 +183,11 @@ class World(Accounts):
         machine.odd_name = image.odd_names
         if image.more_addresses:
             machine.other_addresses = (f"192.168.{number // 250 % 250}.{number % 250 + 1}", f"fd00::{number:x}")
-        self.on_birth(machine)
+        if by_image:
+            self.on_birth(machine)
         if machine.boots:
             self.events.after(machine.boot_s, lambda: self._boot(machine))
-            if machine.joins and machine.flavour in self.flavours:
-                self.events.after(machine.boot_s + machine.join_s, lambda: self._join(machine))
+            self.events.after(machine.boot_s + machine.join_s, lambda: self.join(machine))
         self.on_change()
         return machine
 
@@ -325,8 +203,11 @@ class World(Accounts):
             machine.billed_since = machine.unused_since = self.now
             self.on_change()
 
-    def _join(self, machine: Machine) -> None:
-        if machine.state is InstanceState.RUNNING:
+    def join(self, machine: Machine) -> None:
+        """Its worker starts, if it runs, may join and has none."""
+        if machine.state is InstanceState.RUNNING and machine.joins and machine.worker is None:
+            if machine.flavour not in self.flavours:
+                return
             name = f"ip-{machine.address.replace('.', '-')}.example.org"
             if machine.odd_name:
                 name = f"node-{machine.id[-4:]}.cluster.local"
@@ -391,10 +272,3 @@ class World(Accounts):
             else:
                 self._unlist(worker)
         self._negotiate_soon()
-
-
-def _take_out(by_shape: dict[str, dict[int, Job]], job: Job) -> None:
-    jobs = by_shape.get(job.shape, {})
-    jobs.pop(job.number, None)
-    if not jobs:
-        by_shape.pop(job.shape, None)
