@@ -1,0 +1,165 @@
+"""I7 and I9 when the faults have ended: every job that can run runs, and then the cluster comes to rest."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Callable, Mapping, Optional
+
+from elastiq.settings import Settings
+from elastiq.simulation.checker import Checker
+from elastiq.simulation.model import Job, JobState, Machine
+from elastiq.simulation.stage import Stage
+
+LONGEST_BACKOFF_S = 600.0
+# A scenario ends after so long of calm even if jobs still run: they are longer than what is asked here.
+CALM_AT_MOST_S = 48 * 3600.0
+
+
+def recovery_s(s: Settings, lease_s: float) -> float:
+    """How long what began before calm may hold things up: a launch of unknown outcome counts in the quota, a
+    collector is not believed, a machine that will never join is waited for, a dead one keeps its jobs until
+    their lease ends, an act is asked again; and an answer may be on its way to its deadline."""
+    return (
+        s.intent_settle_s
+        + s.batch_settle_s
+        + max(s.estimated_vm_deploy_time_s, s.lost_after_s + lease_s)
+        + LONGEST_BACKOFF_S
+        + 2 * 125.0
+        + 3 * (s.check_vms_every_s + s.check_queue_every_s)
+    )
+
+
+def serving_s(s: Settings, lease_s: float) -> float:
+    """For how long, in calm, no waiting job may start though there is room for a machine for it: it waits its
+    time, room that others leave free is not counted for it any more, a machine of the wrong kind may first
+    have to end, one that nobody matched is tried, and the new one boots."""
+    wrong_kind_s = s.idle_for_time_s + s.drain_timeout_s
+    return recovery_s(s, lease_s) + s.waiting_jobs_time_s + 2 * s.unused_room_s + wrong_kind_s + 2 * boot_s(s)
+
+
+def boot_s(s: Settings) -> float:
+    return min(s.estimated_vm_deploy_time_s, 900.0)
+
+
+def rest_s(s: Settings, lease_s: float) -> float:
+    """Within which an empty queue brings the cluster to its minimum: the design's bound, and the recovery
+    where a fault lay just before."""
+    periods_s = 2 * (s.check_vms_every_s + s.check_queue_every_s)
+    return s.idle_for_time_s + s.drain_timeout_s + periods_s + LONGEST_BACKOFF_S + recovery_s(s, lease_s) + boot_s(s)
+
+
+class Liveness:
+    """Asked every `STEP_S` after calm: whether it goes on, until all is well or something took too long."""
+
+    STEP_S = 30.0
+
+    def __init__(self, stage: Stage, checker: Checker, status: Callable[[], Optional[Mapping[str, Any]]]) -> None:
+        self._stage, self._checker, self._status = stage, checker, status
+        self._began: Optional[float] = None
+        self._progress: tuple[int, ...] = ()
+        self._since = 0.0
+        self._quiet_since: Optional[float] = None
+        self._busy: frozenset[str] = frozenset()
+
+    @property
+    def _settings(self) -> Settings:
+        return self._stage.settings
+
+    def goes_on(self) -> bool:
+        now = self._stage.world.now
+        if self._began is None:
+            self._began = self._since = now
+        if now - self._began > CALM_AT_MOST_S:
+            return False
+        waiting = self._waiting()
+        if waiting:
+            self._quiet_since = None
+            return not self._stalls(now, waiting)
+        return not self._rests(now)
+
+    # ------------------------------------------------------------------ jobs
+
+    def _waiting(self) -> list[Job]:
+        book, settings = self._checker.book, self._settings
+        return [
+            job
+            for job in self._stage.world.jobs.values()
+            if job.state is JobState.WAITING
+            and job.matches
+            and not job.not_eligible
+            and book.satisfiable(job, settings)
+        ]
+
+    def _stalls(self, now: float, waiting: list[Job]) -> bool:
+        progress = (self._stage.world.tally.done, self._checker.book.starts)
+        if progress != self._progress or self._full(waiting):
+            self._progress, self._since = progress, now
+        limit_s = serving_s(self._settings, self._stage.world.lease_s)
+        if now - self._since <= limit_s:
+            return False
+        plan = (self._status() or {}).get("last_plan", {})
+        self._checker.fail(
+            "I7",
+            f"{len(waiting)} jobs that could run wait, and for {now - self._since:.0f} s of calm none started"
+            f" (bound {limit_s:.0f} s); the daemon says: {plan.get('summary')} {plan.get('reasons')}",
+        )
+        return True
+
+    def _full(self, waiting: list[Job]) -> bool:
+        """Whether the waiting jobs wait with reason: every machine that may be there is, and runs something."""
+        settings, world = self._settings, self._stage.world
+        there = self.present()
+        if any(not (machine.worker is not None and machine.worker.jobs) for machine in there):
+            return False
+        if settings.max_vms is not None and len(there) >= settings.max_vms:
+            return True
+        for pool in settings.pools:
+            room = pool.max_vms is None or sum(1 for machine in there if machine.pool == pool.name) < pool.max_vms
+            if room and any(world.room(flavour) != 0 for flavour in pool.flavours):
+                return False
+        return True
+
+    # ------------------------------------------------------------------ rest
+
+    def present(self) -> list[Machine]:
+        machines, ours = self._stage.world.machines, self._checker.book.ours
+        return [machine for machine in machines.values() if machine.id in ours and not machine.ended]
+
+    def _rests(self, now: float) -> bool:
+        settings, there = self._settings, self.present()
+        running = [job for job in self._stage.world.jobs.values() if job.state is JobState.RUNNING]
+        busy = frozenset(m.id for m in there if m.worker is not None and m.worker.jobs)
+        if busy != self._busy or self._quiet_since is None:
+            self._busy, self._quiet_since = busy, now
+        idle = [machine for machine in there if machine.id not in busy]
+        spare = self._spare(settings, there, busy)
+        joined = [machine for machine in there if machine.worker is not None]
+        at_rest = len(idle) <= spare and len(joined) == len(there)
+        enough = len(there) >= self._least(settings)
+        if at_rest and enough and not [job for job in running if math.isfinite(job.length_s)]:
+            return True
+        if at_rest and enough:
+            return False
+        limit_s = rest_s(settings, self._stage.world.lease_s)
+        if now - self._quiet_since <= limit_s:
+            return False
+        plan = (self._status() or {}).get("last_plan", {})
+        self._checker.fail(
+            "I7",
+            f"after {now - self._quiet_since:.0f} s of rest (bound {limit_s:.0f} s) {len(there)} machines are there,"
+            f" {len(busy)} busy, {len(joined)} joined; the minimum is {self._least(settings)}, idle may be {spare}:"
+            f" {[machine.id for machine in idle]}; the daemon says: {plan.get('summary')}",
+        )
+        return True
+
+    @staticmethod
+    def _least(settings: Settings) -> int:
+        return max(settings.min_vms, sum(pool.min_vms for pool in settings.pools))
+
+    @staticmethod
+    def _spare(settings: Settings, there: list[Machine], busy: frozenset[str]) -> int:
+        """How many idle machines the minima allow."""
+        of_pools = 0
+        for pool in settings.pools:
+            of_pools += max(0, pool.min_vms - sum(1 for m in there if m.pool == pool.name and m.id in busy))
+        return max(of_pools, settings.min_vms - len(busy), 0)

@@ -1,0 +1,153 @@
+"""Search seeds for one that breaks an invariant: python3 -m elastiq.simulation.search --seeds 1000000
+
+Why a seed loop of its own, and not hypothesis's stateful machinery: a failure must replay from one number, on
+any machine, for years, without a database of examples; a run is millions of seeds over processes of which any
+may die; what is drawn are whole scenarios with times, whose events go on by themselves between two steps, while a
+state machine of hypothesis moves only when a rule is called; and shrinking a list of happenings that each
+stand for themselves is forty lines. hypothesis serves the pure functions in tests/unit.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from collections import Counter
+from functools import partial
+from typing import Iterable, Iterator, Optional, Sequence
+
+from elastiq.simulation.crew import Finished, work_off
+from elastiq.simulation.scenario import generate
+from elastiq.simulation.shrink import explain, tell
+from elastiq.simulation.trial import Report, run
+
+LIMIT_S = 120.0  # of real time for one scenario, which takes well under a second
+TOLD_EVERY_S = 10.0
+
+
+def play(profile: str, seed: int) -> Report:
+    """The scenario of a seed."""
+    return run(generate(seed, profile))
+
+
+def search(
+    seeds: Iterable[int], profile: str, processes: int, limit_s: float = LIMIT_S
+) -> Iterator[Finished[int, Report]]:
+    """The reports of many seeds, as they come."""
+    return work_off(partial(play, profile), seeds, processes, limit_s)
+
+
+class Summary:
+    """What a search has seen so far."""
+
+    def __init__(self) -> None:
+        self.scenarios = self.kills = self.lives = self.jobs = self.launches = 0
+        self.hours = self.node_hours = self.seconds = 0.0
+        self.calls: Counter[str] = Counter()
+        self.faults: Counter[str] = Counter()
+        self.violations: Counter[str] = Counter()
+        self.failed: list[tuple[int, str]] = []  # seed, what
+        self._began = time.monotonic()
+
+    def add(self, finished: Finished[int, Report]) -> None:
+        self.scenarios += 1
+        report = finished.result
+        if report is None:
+            self.violations["hang or crash"] += 1
+            self.failed.append((finished.task, finished.failure))
+            return
+        self.kills += report.kills
+        self.lives += report.lives
+        self.jobs += report.jobs
+        self.launches += report.launches
+        self.hours += report.hours
+        self.node_hours += report.node_hours
+        self.seconds += report.seconds
+        self.calls.update(report.calls)
+        self.faults.update(report.faults)
+        if report.violations:
+            self.violations[report.invariant] += 1
+            self.failed.append((report.seed, str(report.violations[0])))
+
+    def line(self) -> str:
+        pace = self.hours / max(time.monotonic() - self._began, 0.001)
+        return (
+            f"{self.scenarios} scenarios, {self.hours:.0f} simulated hours ({pace:.0f} in a real second),"
+            f" {self.node_hours:.0f} node-hours, {self.kills} kills, {len(self.failed)} violations"
+        )
+
+    def text(self) -> str:
+        rows = [
+            self.line(),
+            f"lives of the daemon: {self.lives}; jobs: {self.jobs}; machines launched: {self.launches}",
+            f"calls: {_table(self.calls)}",
+            f"happenings and faults by kind: {_table(self.faults)}",
+            f"violations: {_table(self.violations) or 'none'}",
+        ]
+        rows += [f"  seed {seed}: {what}" for seed, what in self.failed[:50]]
+        return "\n".join(rows)
+
+
+def _table(counts: Counter[str]) -> str:
+    return ", ".join(f"{name} {count}" for name, count in sorted(counts.items()))
+
+
+def main(arguments: Optional[Sequence[str]] = None) -> int:
+    parser = argparse.ArgumentParser(prog="python3 -m elastiq.simulation.search", description=__doc__.splitlines()[0])
+    parser.add_argument("--seed", type=int, help="play this one only, and tell what happened")
+    parser.add_argument("--keep", help="with --seed: only these of its happenings, as 0,4,17 (or none)")
+    parser.add_argument("--seeds", type=int, default=2000, help="how many (2000)")
+    parser.add_argument("--from", type=int, default=0, dest="first", help="the first (0)")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes (one for each core)")
+    parser.add_argument("--profile", default="mixed", help="what kind of scenarios (mixed)")
+    parser.add_argument("--stop-after", type=int, default=10, help="so many violations (10)")
+    parser.add_argument("--no-shrink", action="store_true", help="do not look for the shortest lists of happenings")
+    asked = parser.parse_args(arguments)
+    return _one(asked) if asked.seed is not None else _many(asked)
+
+
+def _one(asked: argparse.Namespace) -> int:
+    scenario = generate(asked.seed, asked.profile)
+    keep = None
+    if asked.keep is not None:
+        keep = [int(place) for place in asked.keep.split(",")] if asked.keep != "none" else []
+    report = run(scenario, keep)
+    if report.violations and keep is None and not asked.no_shrink:
+        print(explain(scenario, report))
+    else:
+        print(tell(scenario, keep))
+    return 1 if report.violations else 0
+
+
+def _many(asked: argparse.Namespace) -> int:
+    summary, told = Summary(), time.monotonic()
+    seeds = range(asked.first, asked.first + asked.seeds)
+    results = search(seeds, asked.profile, asked.jobs)
+    try:
+        for finished in results:
+            summary.add(finished)
+            if finished.failure:
+                print(f"seed {finished.task}: {finished.failure}", flush=True)
+            elif finished.result is not None and finished.result.violations:
+                print(f"seed {finished.task}: {finished.result.violations[0]}", flush=True)
+            if time.monotonic() - told > TOLD_EVERY_S:
+                told = time.monotonic()
+                print(summary.line(), flush=True)
+            if len(summary.failed) >= asked.stop_after:
+                break
+    except KeyboardInterrupt:
+        print("stopped", flush=True)
+    finally:
+        results.close()  # type: ignore[attr-defined]
+    print("\n" + summary.text())
+    if summary.failed and not asked.no_shrink:
+        seed, what = summary.failed[0]
+        report = play(asked.profile, seed) if not what.startswith(("took", "its")) else None
+        if report is not None and report.violations:
+            print("\n" + explain(generate(seed, asked.profile), report))
+    return 1 if summary.failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

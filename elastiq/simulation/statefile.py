@@ -1,0 +1,48 @@
+"""What anybody can read in a daemon's state file, by SQLite alone."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import sqlite3
+
+
+class StateFile:
+    """Read only. ``broken_until`` is set by the simulated disk: until then nothing new can be in it."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.broken_until = -math.inf  # monotonic; infinite while it is broken
+
+    def writable_since(self, when: float) -> bool:
+        """Whether all that was decided since then must be in it."""
+        return when > self.broken_until
+
+    def has_intent(self, intent: str) -> bool:
+        """Whether a journal of this launch is there. Of a torn file nobody can say: it counts as there."""
+        return bool(self._one("SELECT COUNT(*) FROM records WHERE kind = 'intent' AND key = ?", 1, intent))
+
+    def reason(self, what: str, node: str) -> str:
+        """The last reason that the history gives for this; empty if it gives none."""
+        sql = "SELECT reason FROM history WHERE what = ? AND node = ? ORDER BY number DESC"
+        return str(self._one(sql, "the file is torn", what, node) or "")
+
+    def _one(self, sql: str, torn: object, *parameters: str) -> object:
+        try:
+            with contextlib.closing(sqlite3.connect(f"file:{self.path}?mode=ro", uri=True)) as connection:
+                row = connection.execute(sql, parameters).fetchone()
+                return row[0] if row else None
+        except sqlite3.Error:
+            return torn
+
+    def holds(self, secret: bytes) -> bool:
+        """Whether the file, or what SQLite keeps beside it, has these bytes."""
+        return any(_contains(self.path + suffix, secret) for suffix in ("", "-wal", "-shm", ".corrupt"))
+
+
+def _contains(path: str, secret: bytes) -> bool:
+    if not os.path.exists(path):
+        return False
+    with open(path, "rb") as file:
+        return secret in file.read()

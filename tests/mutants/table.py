@@ -1,0 +1,465 @@
+"""The table: what is planted, and which invariant is to catch it."""
+
+from __future__ import annotations
+
+from elastiq import (
+    broker,
+    core,
+    daemon,
+    ending,
+    health,
+    interfaces,
+    launching,
+    observations,
+    observer,
+    planner,
+    reconcile,
+)
+from tests.mutants.planting import Change, Mutant
+
+EMPTY = "{'the queue': Jobs(()), 'the workers': Workers(())}.get(seen.name, Instances(()))"
+CATCH_STORE = "    except StoreError as exc:\n        self.count"
+
+MUTANTS = (
+    # ------------------------------------------------------------------ the cap
+    Mutant(
+        "counts only joined machines in the quota",
+        "I1",
+        (Change(broker.Budget, "__init__", "len(registry)", "sum(1 for n in registry if n.joined_at)"),),
+    ),
+    Mutant(
+        "ignores the maximum of a pool",
+        "I1",
+        (Change(broker.Budget, "__init__", "_left(pool.max_vms, there)", "_left(None, there)"),),
+    ),
+    Mutant(
+        "does not count machines of others with quota_counts = all",
+        "I1",
+        (Change(broker.Budget, "__init__", "s.foreign", "0"),),
+    ),
+    Mutant(
+        "takes an end that was asked for as done",
+        "I1 I4",
+        (
+            Change(
+                ending.Ending,
+                "_answered",
+                "node.failures, node.retry_at = 0, core.now() + RETRY_S",
+                "core.registry.move(node, State.GONE, node.reason, core.wall())",
+            ),
+        ),
+    ),
+    Mutant(
+        "launches without capping what it asks for",
+        "I1",
+        (Change(broker.Budget, "take", "count, binding = max(0,", "count, binding = wanted or max(0,"),),
+    ),
+    # ------------------------------------------------------------------ launches
+    Mutant(
+        "skips the journal",
+        "I5",
+        (
+            Change(
+                launching.Launching,
+                "launch",
+                "if not core.stored(partial(core.store.journal, intent, nodes)):",
+                "if not intent:",
+            ),
+        ),
+    ),
+    Mutant(
+        "launches although the journal cannot be written",
+        "I5",
+        (
+            Change(launching.Launching, "launch", "if not core.stored(", "if core.stored("),
+            Change(launching.Launching, "launch", "return False\n    for node", "pass\n    for node"),
+            Change(observer.Observer, "no_launch", "if core.store_broken:", "if False:"),
+        ),
+    ),
+    Mutant(
+        "sends launches again after a crash",
+        "I5",
+        (
+            Change(
+                launching.Launching,
+                "restore",
+                "self.open[intent.id] = OpenIntent(intent, nodes[0].site, core.now())",
+                "site = nodes[0].site\n"
+                "            core.act_on_cloud(site, intent.id, partial(core.clouds[site].launch, intent),"
+                " partial(self._answered, intent, site))",
+            ),
+        ),
+    ),
+    Mutant(
+        "closes launches of unknown outcome at once",
+        "I1 I5 I6",
+        (
+            Change(
+                launching.Launching,
+                "_answered",
+                "self.open[intent.id] = OpenIntent(intent, site, outcome.ended)",
+                "self._drop_rest(intent, text)",
+            ),
+        ),
+    ),
+    Mutant(
+        "forgets launches of unknown outcome in a restart",
+        "I1 I4 I5 I6",
+        (
+            Change(
+                launching.Launching,
+                "restore",
+                "self.open[intent.id] = OpenIntent(intent, nodes[0].site, core.now())",
+                "self._drop_rest(intent, 'forgotten')",
+            ),
+        ),
+    ),
+    Mutant(
+        "launches for jobs that can never run",
+        "I6 I7 I12",
+        (
+            Change(planner, "_serve_group", "if group.not_eligible:", "if False:"),
+            Change(planner, "_serve", "if not g.not_eligible", ""),
+        ),
+    ),
+    Mutant(
+        "ignores machines that are to come",
+        "I6",
+        (Change(planner, "_room", "elif node.state in CAPACITY:", "elif False:"),),
+    ),
+    Mutant(
+        "launches for running jobs too",
+        "I6",
+        (
+            Change(
+                planner,
+                "_serve_group",
+                "left = group.waiting - held.jobs",
+                "left = group.waiting - held.jobs + (group.running or 0)",
+            ),
+            Change(planner, "_serve_group", "wanted = min(left, waited or 0)", "wanted = left if waited else 0"),
+        ),
+    ),
+    Mutant(
+        "skips the back-off after a refused launch",
+        "I8",
+        (Change(health.Health, "blocked", "if block and now < block.until:", "if False:"),),
+    ),
+    # ------------------------------------------------------------------ what is believed
+    Mutant(
+        "treats a failed read as an empty one",
+        "I6",
+        (
+            Change(
+                observer.Observer,
+                "_read",
+                "seen.failed(core.explain(outcome.error))",
+                f"seen.succeeded(outcome.began, {EMPTY})",
+            ),
+            Change(observer.Observer, "_read", "take(outcome.began, outcome.value)", "take(outcome.began, seen.value)"),
+        ),
+    ),
+    Mutant(
+        "believes the last good read after a failed one",
+        "I6",
+        (
+            Change(observations.Observation, "why_unknown", "if self.failures:", "if False:"),
+            Change(observer.Observer, "_take_workers", "if view is None:", "if view is None and False:"),
+            Change(
+                observer.Observer,
+                "_take_workers",
+                "self._judge_workers(began, view)",
+                "view and self._judge_workers(began, view)",
+            ),
+        ),
+    ),
+    Mutant(
+        "acts on reads however old",
+        "I6",
+        (Change(observations.Observation, "why_unknown", "if now - self.began > self.stale_after_s:", "if False:"),),
+    ),
+    Mutant(
+        "treats a partial answer of the queue as complete",
+        "I6",
+        (Change(interfaces.Jobs, "complete", "return not self.missing", "return True"),),
+    ),
+    Mutant(
+        "treats a partial list of workers as complete",
+        "I6",
+        (Change(observations.SettleJudge, "why_unsettled", "if view.missing:", "if False:"),),
+    ),
+    Mutant(
+        "believes a collector that has just started",
+        "I6",
+        (
+            Change(
+                observations.SettleJudge,
+                "why_unsettled",
+                "if view.source_up_s is not None and view.source_up_s < self.settle_s:",
+                "if False:",
+            ),
+        ),
+    ),
+    Mutant(
+        "believes at once that most workers have vanished",
+        "I6",
+        (Change(observations.SettleJudge, "why_unsettled", "if len(missing) * 2 <= len(expected):", "if True:"),),
+    ),
+    Mutant(
+        "lets an unsettled view run the clocks of what is missing",
+        "I6",
+        (Change(reconcile, "_not_seen", "if not settled:", "if False:"),),
+    ),
+    Mutant(
+        "counts time in which nobody looked as idle",
+        "I6",
+        (
+            Change(observations.Watch, "passed_s", "if good and before is not None", "if before is not None"),
+            Change(observations.Watch, "passed_s", "began if good else None", "began"),
+            Change(observations.Watch, "passed_s", "passed_s if passed_s <= longest_s else 0.0", "passed_s"),
+        ),
+    ),
+    Mutant(
+        "resets the idle timers on each poll",
+        "I7",
+        (
+            Change(
+                reconcile, "_seen", "node.idle_s + observed_s if was_idle and same", "observed_s if was_idle and same"
+            ),
+        ),
+    ),
+    Mutant(
+        "takes wall time for timers",
+        "I6 I7 I8 I10 bug",
+        (Change(core.Core, "now", "self.events.clock.monotonic()", "self.events.clock.time() - 1_700_000_000 + 1000"),),
+    ),
+    # ------------------------------------------------------------------ who is who
+    Mutant(
+        "matches workers by address alone",
+        "I2 I6 I7 I9",
+        (
+            Change(reconcile, "match", "if not _stale(worker, node)", ""),
+            Change(reconcile, "match", "[worker.instance_id] if worker.instance_id else", ""),
+        ),
+    ),
+    Mutant(
+        "does not know machines again by their tags",
+        "I1 I4 I6",
+        (
+            Change(
+                reconcile,
+                "take_instances",
+                "if node is None:",
+                "if node is None:\n            continue\n        if False:",
+            ),
+        ),
+    ),
+    Mutant(
+        "takes other heads' machines for its own",
+        "I3",
+        (Change(reconcile, "take_instances", "in seen.owned:", "in (*seen.owned, *seen.other_heads):"),),
+    ),
+    Mutant(
+        "ends the head node with the others",
+        "I3",
+        (
+            Change(
+                ending.Ending,
+                "_terminate",
+                "cloud.terminate, list(asked)",
+                "cloud.terminate, [*asked, core.owner.instance_id]",
+            ),
+        ),
+    ),
+    Mutant(
+        "returns workers that somebody else drained",
+        "I3",
+        (
+            Change(
+                ending.Ending,
+                "look",
+                "node.seen is not None and node.seen.drained_by_mark(core.owner.mark):",
+                "node.seen is not None and node.seen.is_drained:",
+            ),
+        ),
+    ),
+    Mutant(
+        "ends workers that somebody else drained",
+        "I6",
+        (
+            Change(
+                planner,
+                "_drains",
+                "idle = node.state is State.IDLE and node.seen is not None and node.seen.state is WorkerState.IDLE",
+                "idle = node.seen is not None and (node.state is State.IDLE or node.seen.state is WorkerState.DRAINED)",
+            ),
+            Change(
+                planner,
+                "_drains",
+                "or not (orphaned or node.idle_s >=",
+                "or not (node.seen.is_drained or orphaned or node.idle_s >=",
+            ),
+            Change(ending.Ending, "look", "node.seen.drained_by_mark(core.owner.mark) is False", "False"),
+        ),
+    ),
+    Mutant(
+        "takes an unknown state for the end",
+        "I1 I4 I6",
+        (
+            Change(
+                reconcile,
+                "_update",
+                "if state is InstanceState.TERMINATED:",
+                "if state in (InstanceState.TERMINATED, InstanceState.UNKNOWN):",
+            ),
+        ),
+    ),
+    Mutant(
+        "takes a machine for gone that one listing lacks",
+        "I1 I4 I6",
+        (
+            Change(reconcile, "_not_listed", "node.unlisted >= LISTINGS_BEFORE_GONE", "node.unlisted"),
+            Change(reconcile, "_not_listed", "if began < node.listed_by or", "if"),
+        ),
+    ),
+    # ------------------------------------------------------------------ scale-down
+    Mutant(
+        "ends without the look after the drain",
+        "I2 I6",
+        (Change(ending.Ending, "_drained", 'core.count("drains")\n', "return self._end([Step(node, node.reason)])\n"),),
+    ),
+    Mutant(
+        "takes a look from before the drain for the one after it",
+        "I2 I6",
+        (
+            Change(ending.Ending, "look", "elif began < node.act_ended:", "elif False:"),
+            Change(ending.Ending, "_out_of_service", "WorkerState.DRAINED if", "WorkerState.IDLE if"),
+        ),
+    ),
+    Mutant(
+        "ends on a refused drain",
+        "I2 I6",
+        (
+            Change(
+                ending.Ending,
+                "_drained",
+                'self._back(node, f"drain {answer.outcome.value}: {answer.detail}", undrain=False)',
+                "self._end([Step(node, node.reason)])",
+            ),
+        ),
+    ),
+    Mutant(
+        "ends on a drain of unknown outcome",
+        "I2 I6",
+        (
+            Change(
+                ending.Ending, "_drained", 'core.count("drains_unknown")', "return self._end([Step(node, node.reason)])"
+            ),
+        ),
+    ),
+    Mutant(
+        "never returns a drain that led nowhere",
+        "I7",
+        (Change(ending.Ending, "_undrain", "if node.worker is None or node.acting:", "if True:"),),
+    ),
+    Mutant(
+        "ends a machine as soon as its worker is missing",
+        "I2 I6",
+        (Change(planner, "_useless", "node.lost_s >= s.settings.lost_after_s", "True"),),
+    ),
+    Mutant(
+        "ends a lost machine though jobs are recorded there",
+        "I2",
+        (Change(ending.Ending, "_unused", 'count = jobs.get(node.worker or "", 0)', "count = 0"),),
+    ),
+    Mutant(
+        "gives up machines that boot before their deadline",
+        "I6",
+        (Change(planner, "_useless", "node.boot_s >= deadline", "node.boot_s >= deadline / 4"),),
+    ),
+    Mutant(
+        "asks once for an end, and never again",
+        "I7",
+        (Change(ending.Ending, "_unconfirmed", "if node.state is State.TERMINATING", "if False"),),
+    ),
+    Mutant("ignores min_vms when it scales down", "I9", (Change(planner, "_drains", "- s.settings.min_vms", ""),)),
+    Mutant(
+        "ignores the minimum of a pool when it scales down", "I9", (Change(planner, "_drains", "- pool.min_vms", ""),)
+    ),
+    Mutant(
+        "counts machines that boot into the minimum",
+        "I9",
+        (Change(planner, "_drains", "s.registry.count(None, IN_SERVICE)", "s.registry.count(None, CAPACITY)"),),
+    ),
+    Mutant(
+        "never raises the cluster to its minimum", "I7", (Change(broker.Orders, "floor", "s = self._s\n", "return\n"),)
+    ),
+    # ------------------------------------------------------------------ the loop, secrets, reasons
+    Mutant(
+        "ends a periodic handler with its first fault",
+        "I10 bug",
+        (
+            Change(
+                observer.Observer,
+                "_read",
+                "return core.read(source, plugin, call, came)",
+                "return core.read(source, plugin, call, came) or {}['in flight']",
+            ),
+            Change(
+                daemon.Daemon,
+                "_every",
+                "pause = period()",
+                "if failures:\n            return\n        pause = period()",
+            ),
+        ),
+    ),
+    Mutant(
+        "lets a store that cannot be written end the handler",
+        "bug I10",
+        (Change(core.Core, "stored", 'self.count("store_errors")', "raise"),),
+    ),
+    Mutant(
+        "reads the queue within the loop's period only when the last read came back",
+        "I10 I7",
+        (Change(observer.Observer, "read_jobs", "self._read(", "self.jobs.failures or self._read("),),
+    ),
+    Mutant(
+        "writes the pool's options into the log",
+        "I11",
+        (
+            Change(
+                launching.Launching,
+                "launch",
+                "identifier = core.new_id()",
+                "identifier = core.new_id()\n    log.info('launching with %s', pool.options)",
+            ),
+        ),
+    ),
+    Mutant(
+        "keeps a secret in the state file",
+        "I11",
+        (
+            Change(
+                launching.Launching,
+                "launch",
+                "identifier = core.new_id()",
+                "identifier = core.new_id()\n    core.store.remember('options', str(pool.options))",
+            ),
+        ),
+    ),
+    Mutant(
+        "launches without a reason",
+        "I12",
+        (Change(launching.Launching, "launch", "{order.count} of {offer}: {order.reason}", ""),),
+    ),
+    Mutant(
+        "drains without a reason",
+        "I12",
+        (Change(planner, "_drains", "steps.append(Step(node, why))", "steps.append(Step(node, ''))"),),
+    ),
+    Mutant(
+        "leaves waiting jobs without a reason",
+        "I12",
+        (Change(planner, "_serve_group", "why or _served_by(s, held)", "''"),),
+    ),
+)
