@@ -239,6 +239,7 @@ class Checker(Listener):
     # ------------------------------------------------------------------ ends
 
     def _before_terminate(self, record: Record) -> None:
+        self.book.changed()
         for name in record.args[0]:
             machine = self.world.machines.get(name)
             if name == self.owner.instance_id or (machine and machine.address in self.owner.addresses):

@@ -122,6 +122,8 @@ class Trial:
 
     def _happens(self, happening: Happening) -> None:
         self._tell(f"*** {happening.kind} {dict(happening.args)}"[:200])
+        if happening.kind == "store_damaged":
+            self.checker.store_lost()
 
     # ------------------------------------------------------------------ the daemon's lives
 
@@ -150,8 +152,9 @@ class Trial:
             self.upkeep.beat(self._daemon.core.counters)
 
     def _beat_age_s(self) -> float:
-        """Of the status that the daemon published last, by the head node's own clock."""
-        if self._daemon is None:
+        """Of the status that the daemon published last, by the head node's own clock; 0 while it sleeps."""
+        if self._daemon is None or self.stage.asleep:
+            self.upkeep.wakes()
             return 0.0
         published: float = self._daemon._published["monotonic_at"]
         return self.stage.head_clock.monotonic() - published
@@ -173,7 +176,7 @@ class Trial:
             log.removeHandler(watch)
             log.setLevel(level)
             log.propagate = propagate
-            self.stage.kill_daemon()
+            self.stage.close()
         return self._report(time.process_time() - began)
 
     @property

@@ -58,6 +58,10 @@ class Upkeep(Listener):
         self._failing.clear()
         self._bugs.clear()
 
+    def wakes(self) -> None:
+        """Until now nothing could go on."""
+        self._started_s = self._now
+
     @property
     def _now(self) -> float:
         return self._checker.world.now
@@ -144,12 +148,12 @@ class Upkeep(Listener):
 
     def _goes_on(self, begun: Mapping[str, float]) -> None:
         settings = self._checker.settings()
-        age_s = self._beat_age_s()
+        age_s = self._beat_age_s()  # comes first: it knows of sleep
         if age_s > HEARTBEAT_WITHIN_S:
             self.once("I10", "beat", f"no heartbeat for {age_s:.0f} s")
         periods = {"jobs": settings.check_queue_every_s, "workers": settings.check_vms_every_s}
         for name, period in periods.items():
-            since_s = self._now - begun.get(name, self._started_s)
+            since_s = self._now - max(begun.get(name, 0.0), self._started_s)
             if since_s > period + DEADLINE_S[name] + LOOK_EVERY_S:
                 self.once("I10", f"begun {name}", f"no read of {name} was begun for {since_s:.0f} s")
 
