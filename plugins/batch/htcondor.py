@@ -19,20 +19,10 @@ from dataclasses import replace
 from itertools import chain
 from typing import Any, Iterable, Mapping, Sequence, Union
 
+from elastiq import interfaces
 from elastiq.command import CommandError, CommandNotFound, CommandResult, run
-from elastiq.interfaces import (
-    BatchSystem,
-    Check,
-    DrainAnswer,
-    DrainMode,
-    DrainOutcome,
-    Jobs,
-    Owner,
-    SourceError,
-    Worker,
-    Workers,
-    WorkerState,
-)
+from elastiq.errors import SourceError
+from elastiq.interfaces import BatchSystem, DrainAnswer, DrainMode, DrainOutcome, Owner, Worker, Workers, WorkerState
 from elastiq.plugins.batch import htcondor_ads as ads
 from elastiq.plugins.batch import htcondor_jobs as queue
 from elastiq.plugins.batch import htcondor_slots as pool
@@ -41,6 +31,7 @@ from elastiq.plugins.batch.htcondor_options import OPTIONS
 SCHEDDS_AT_ONCE = 16
 UNLISTED_READS = 20
 MAX_OUTPUT = 64_000_000  # bytes; a slot is about 600
+LONGEST_PATTERN = 16_000  # characters; PCRE takes some 64,000, and Linux 131,071 in one argument
 GUARANTEED_S = 1_000_000  # longer than any drain that is undone at drain_timeout_s, or is forgotten for a week
 CHECKS = {
     DrainMode.IF_IDLE: '(State =?= "Unclaimed" || State =?= "Owner" || State =?= "Drained")',
@@ -79,7 +70,7 @@ class HTCondor(BatchSystem):
 
     # ------------------------------------------------------------------ the queue
 
-    def jobs(self) -> Jobs:
+    def jobs(self) -> interfaces.Jobs:
         """The waiting jobs of all users, grouped. A schedd that does not answer is missing; if none does,
         that is a `SourceError`."""
         names = {name.lower(): name for name in (*_attributes(self._constraint), *queue.JOB_ATTRIBUTES)}
@@ -93,7 +84,7 @@ class HTCondor(BatchSystem):
         found, missing = self._each_schedd(*args)
         if missing and not found:
             raise SourceError(missing[0])
-        return Jobs(queue.job_groups(found), missing)
+        return interfaces.Jobs(queue.job_groups(found), missing)
 
     def jobs_recorded_on(self, workers: Sequence[str]) -> Mapping[str, int]:
         """How many jobs the schedds hold as running on these workers; all of them must answer."""
@@ -102,7 +93,9 @@ class HTCondor(BatchSystem):
             return counts
         hosts = "|".join(_host(name).replace(".", "[.]") for name in workers)
         there = 'strcat(RemoteHost ?: LastRemoteHost ?: "", ",", AllRemoteHosts ?: "")'
-        on_them = f'{_any_of("JobStatus", queue.RUNNING)} && regexp("(^|@|,)({hosts})(,|$)", {there}, "i")'
+        on_them = _any_of("JobStatus", queue.RUNNING)
+        if len(hosts) < LONGEST_PATTERN:  # else all running jobs are sent, and sorted out here
+            on_them += f' && regexp("(^|@|,)({hosts})(,|$)", {there}, "i")'
         attributes = "JobStatus,RemoteHost,LastRemoteHost,AllRemoteHosts"
         found, missing = self._each_schedd("-attributes", attributes, "-json", "-constraint", on_them)
         if missing:
@@ -239,7 +232,7 @@ class HTCondor(BatchSystem):
             stay = f"the ads of {worker} stay in the collector until they expire"
             raise SourceError(f"{stay}: {_why(result)} (ADVERTISE_STARTD would allow it, {SEE})")
 
-    def checks(self) -> tuple[Check, ...]:
+    def checks(self) -> tuple[interfaces.Check, ...]:
         """Commands, collector, schedds, other users' jobs, the right to drain."""
         from elastiq.plugins.batch.htcondor_checks import check_pool
 

@@ -181,8 +181,8 @@ class Command:
         jobs = [j for j in jobs if j["ad"]["JobStatus"] in states]
         if "-group-by" not in self.args:
             hosts = re.search(r'regexp\("(.*?)", strcat', self.constraint)
-            assert hosts is not None
-            jobs = [j for j in jobs if re.search(hosts.group(1), j["host"], re.IGNORECASE)]
+            if hosts is not None:
+                jobs = [j for j in jobs if re.search(hosts.group(1), j["host"], re.IGNORECASE)]
             return self.show([{"RemoteHost": j["host"]} for j in jobs])
         universes = {int(found) for found in re.findall(r"JobUniverse == (\d+)", self.constraint)}
         groups: dict[str, dict[str, Any]] = {}

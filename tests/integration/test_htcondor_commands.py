@@ -281,6 +281,16 @@ def test_jobs_are_counted_on_the_machines_asked_for_only(pool: FakePool) -> None
     assert dict(plugin().jobs_recorded_on([])) == {}
 
 
+def test_jobs_are_counted_on_more_machines_than_an_argument_can_name(pool: FakePool) -> None:
+    names = [f"ip-172-31-{number // 250}-{number % 250}.eu-central-1.compute.internal" for number in range(5000)]
+    pool.submit(2, status=2, host=f"slot1_1@{names[0]}")
+    pool.submit(1, status=2, host=f"slot1_1@{names[-1]}")
+    pool.submit(1, status=2, host="slot1_1@other.example.org")
+    recorded = plugin().jobs_recorded_on(names)
+    assert len(recorded) == 5000
+    assert {name: count for name, count in recorded.items() if count} == {names[0]: 2, names[-1]: 1}
+
+
 @pytest.mark.parametrize("name", ['w1" || true || "', "w1 w2", "", "W1", "w1$(x)"])
 def test_a_name_that_is_none_never_gets_into_an_expression(pool: FakePool, name: str) -> None:
     calls: list[Callable[[], Any]] = [
