@@ -16,6 +16,7 @@ import threading
 from typing import Any, Mapping, Optional
 from urllib.parse import urlsplit
 
+from elastiq.errors import AuthError
 from elastiq.plugins.cloud.ec2_errors import Fault
 
 OPERATIONS = """CreateTags DescribeImages DescribeInstances DescribeInstanceStatus RunInstances
@@ -50,8 +51,11 @@ class EC2Client:
             sent = True
             answer: dict[str, Any] = method(**parameters)
         except Exception as exc:  # noqa: BLE001 - no common base: no region, bad endpoint, ValueError of the parser
+            fault = Fault.of(operation, exc, sent)
+            if fault.kind is AuthError and not fault.refused:
+                self._made = None  # botocore reads a file of keys once: who renews them need not restart us
             # "from None": botocore's texts may hold parameters (user data) or a proxy's password
-            raise Fault.of(operation, exc, sent) from None
+            raise fault from None
         return answer
 
     def _clients(self) -> tuple[Any, Any]:

@@ -10,19 +10,23 @@ from __future__ import annotations
 
 import html
 import re
+import time
 from configparser import ConfigParser
+from contextlib import suppress
+from email.utils import parsedate_to_datetime
 from pathlib import Path
-from typing import Collection, Optional
+from typing import Collection, Mapping, Optional
 from urllib.parse import unquote
 
 from elastiq import interfaces
 
 _TABLE = ConfigParser(interpolation=None, delimiters=("=",))
 _TABLE.read_string(Path(__file__).with_name("ec2_codes.ini").read_text("utf-8"))
-_KINDS: dict[str, type[interfaces.LaunchError]] = {
-    name: getattr(interfaces, name) for name in _TABLE if "Error" in name
+_KIND_OF: dict[str, type[interfaces.LaunchError]] = {
+    code: getattr(interfaces, name) for name in _TABLE if "Error" in name for code in _TABLE[name]["codes"].split()
 }
-_KIND_OF = {code: kind for name, kind in _KINDS.items() for code in _TABLE[name]["codes"].split()}
+# the certificate is not trusted or for another name, ca_bundle is none, or there is no TLS at all
+_NO_TRUST = "CERTIFICATE_VERIFY|doesn't match|NO_CERTIFICATE|No such file|WRONG_VERSION"
 _FORMS = (  # of the code and the message: families of codes, and where the code alone would mislead
     (r"^Insufficient", interfaces.CapacityError),
     (r"^\S*Throttl(ing|ed)", interfaces.ThrottledError),
@@ -35,7 +39,8 @@ _FORMS = (  # of the code and the message: families of codes, and where the code
     # OpenStack's compute API behind an EC2 front end
     (r"^(Forbidden|403|OverLimit|RequestEntityTooLarge) .*quota", interfaces.QuotaError),
     # said here, of the endpoint
-    (r"^SSLError .*CERTIFICATE_VERIFY|^ValueError Invalid endpoint", interfaces.ConfigurationError),
+    (rf"^SSLError .*({_NO_TRUST})|^ValueError Invalid endpoint", interfaces.ConfigurationError),
+    (r"^ProxyConnectionError .*failed: 4..", interfaces.AuthError),
 )
 _CONFIGURATION_FORM = re.compile(
     r"^(Invalid|Missing|Unknown(Parameter|Volume)|Unsupported|Validation|Malformed)"
@@ -49,7 +54,7 @@ NONSENSE = ("ResponseParserError", "ValueError", "KeyError", "TypeError", "Attri
 _NEVER_LEFT = {  # botocore's exceptions for a request that did not reach the endpoint, and the words that say so
     "EndpointConnectionError": "",
     "ConnectTimeoutError": "",
-    "SSLError": "CERTIFICATE_VERIFY|WRONG_VERSION|HANDSHAKE|UNKNOWN_PROTOCOL",  # nothing is sent before that is done
+    "SSLError": f"{_NO_TRUST}|HANDSHAKE|UNKNOWN_PROTOCOL",  # nothing is sent before that is done
     "ProxyConnectionError": "NewConnectionError|Tunnel connection failed|refused",  # else perhaps lost later
 }
 ECHO = "MinCount"  # in a message that quotes the whole request: it names every parameter and is about none
@@ -79,19 +84,22 @@ class Fault(Exception):
             status = int(response.get("ResponseMetadata", {}).get("HTTPStatusCode") or 0)
             code = re.sub(r"^(Client|Server)\.", "", str(error.get("Code") or "Unknown"))
             code = str(status) if 300 <= status < 400 else code  # botocore follows no redirection
-            return cls(operation, code, str(error.get("Message") or ""), status)
+            fault = cls(operation, code, str(error.get("Message") or ""), status)
+            if fault.kind is interfaces.AuthError:
+                fault.message += _clock(response.get("ResponseMetadata", {}).get("HTTPHeaders") or {})
+            return fault
         words = f"{exc} {getattr(exc, 'kwargs', '')}"
         left = name not in _NEVER_LEFT or not re.search(_NEVER_LEFT[name], words)
+        refusal = re.search(r"Tunnel connection failed: [\w ]+", words)
         # a parser's complaint goes on with the whole answer
-        return cls(operation, name, str(exc).partition(" Further retries may succeed")[0], 0, sent and left)
+        text = str(exc).partition(" Further retries may succeed")[0] + (f": {refusal[0]}" if refusal else "")
+        return cls(operation, name, text, 0, sent and left)
 
     @property
     def refused(self) -> bool:
         """Whether EC2 turned down this very request, not its rate or whoever asks."""
-        fair = (
-            self.kind not in (interfaces.AuthError, interfaces.ThrottledError) or self.code == "UnauthorizedOperation"
-        )
-        return fair and 400 <= self.status < 500 and (not self.unsure or self.code in NOT_FOUND)
+        asker = self.kind in (interfaces.AuthError, interfaces.ThrottledError) and self.code != "UnauthorizedOperation"
+        return 400 <= self.status < 500 and not asker and (not self.unsure or self.code in NOT_FOUND)
 
     @property
     def unsure(self) -> bool:
@@ -109,6 +117,15 @@ class Fault(Exception):
         if 0 < self.status < 500 and _CONFIGURATION_FORM.search(self.code):
             return interfaces.ConfigurationError
         return interfaces.QuotaError if self.code.endswith("LimitExceeded") else interfaces.TransientError
+
+
+def _clock(headers: Mapping[str, str]) -> str:
+    """How wrong our clock is by the answer's Date (EC2 takes 5 minutes); empty if it is right, or nobody says."""
+    with suppress(TypeError, ValueError, KeyError):
+        off_s = time.time() - parsedate_to_datetime(headers["date"]).timestamp()
+        if abs(off_s) > 60:
+            return f"; this machine's clock is {abs(off_s):.0f} s {'fast' if off_s > 0 else 'slow'}"
+    return ""
 
 
 def _plain(text: str) -> str:
@@ -140,7 +157,7 @@ def told(fault: Fault, where: str, secrets: Collection[Optional[str]] = ()) -> s
     """One line for a person: what was asked, where, the code, EC2's words without secrets, what to do."""
     words, code = (_without(secrets, text)[:300].rstrip(". ") for text in (fault.message, fault.code))
     told_by_form = fault.kind is interfaces.ConfigurationError and ECHO not in fault.message
-    forms = _TABLE["hints"].items() if told_by_form else ()
+    forms = _TABLE["hints"].items() if told_by_form or re.match("407|Proxy", fault.code) else ()
     fitting = (hint for hint, form in forms if re.search(form, f"{code} {words}", re.IGNORECASE))
     hint = next(fitting, _TABLE[fault.kind.__name__]["hint"])
     said = f": {words}" if words else f" (HTTP {fault.status})"
