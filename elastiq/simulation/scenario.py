@@ -11,6 +11,10 @@ from elastiq.settings import Settings
 from elastiq.simulation.executor import Latency
 from elastiq.simulation.world import Image
 
+# The arguments that say how long a happening acts: they add up, or run at once.
+LENGTHS = ("for_s", "down_s", "late_s", "lag_s", "stay_s", "back_s")
+DELAYS = ("released_after_s", "removed_after_s")
+
 
 @dataclass(frozen=True)
 class Happening:
@@ -27,7 +31,8 @@ class Happening:
     @property
     def ends_s(self) -> float:
         """When it acts no more by itself, since the start."""
-        return self.at_s + float(self.args.get("for_s", 0.0)) + float(self.args.get("down_s", 0.0))
+        length_s = sum(float(self.args.get(name, 0.0)) for name in LENGTHS)
+        return self.at_s + length_s + max(float(self.args.get(name, 0.0)) for name in DELAYS)
 
     def __str__(self) -> str:
         hours, rest = divmod(self.at_s, 3600.0)

@@ -12,6 +12,7 @@ from elastiq.core import Core
 from elastiq.daemon import Daemon
 from elastiq.events import EventQueue
 from elastiq.settings import Settings
+from elastiq.simulation.batch import SimulatedBatch
 from elastiq.simulation.chance import TimedDice
 from elastiq.simulation.chaos import Chaos
 from elastiq.simulation.clock import VirtualClock
@@ -113,6 +114,11 @@ class Stage(Cluster):
         self._executor = HeadExecutor(self._head, self._rng, self._latency, self.world.take_answer_delay_s)
         self._store = HeadStore(self._store_path, self._operation, self._trouble)
         return self._head
+
+    def _batch(self) -> SimulatedBatch:
+        batch = super()._batch()
+        batch.can_drain = self.scenario.can_drain
+        return batch
 
     def start_again(self) -> None:
         """A start; where it fails it is tried again, as systemd does."""
