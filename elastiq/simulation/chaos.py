@@ -12,6 +12,8 @@ from elastiq.simulation.clock import VirtualClock
 from elastiq.simulation.faults import Call, Faults, T
 from elastiq.simulation.model import Machine
 
+LONGEST_DEADLINE_S = 130.0  # of the daemon's calls
+
 Work = Callable[[], Any]
 Delay = Callable[[float], None]
 
@@ -31,9 +33,9 @@ class Strike:
         return chance(self.window.key, self.call.name, self.number, *of)
 
     def hang(self) -> None:
-        """The answer comes when the window is over: too late for whoever asked."""
+        """The answer comes when the window is over, and too late for whoever asked."""
         left_s = self.window.until - self.window.clock.monotonic()
-        self.delay_answer(left_s + 60.0 * self.chance("hang"))
+        self.delay_answer(max(left_s, LONGEST_DEADLINE_S) + 60.0 * self.chance("hang"))
 
 
 Fault = Callable[[Strike], Any]

@@ -42,7 +42,7 @@ class Profile:
 
 
 PROFILES: Mapping[str, Profile] = {
-    "short": Profile(0.84, (0.5, 3.0), (10, 120), (60.0, 900.0), (3, 16)),
+    "short": Profile(0.84, (0.4, 2.0), (10, 120), (60.0, 900.0), (3, 16)),
     "calm": Profile(0.04, (0.5, 2.0), (10, 80), (60.0, 900.0), (0, 0)),
     "defaults": Profile(0.04, (0.5, 2.0), (10, 60), (60.0, 900.0), (3, 8), default_periods=True),
     "crowd": Profile(0.04, (0.5, 1.5), (200, 400), (300.0, 1200.0), (3, 12)),
@@ -68,7 +68,7 @@ def draw(seed: int, profile: str = "mixed") -> Scenario:
         settings,
         FLAVOURS,
         happenings,
-        calm_at_s=max(one.ends_s for one in happenings) + 120.0,
+        calm_at_s=max(one.ends_s for one in happenings) + 200.0,
         profile=profile,
         image=_image(dice),
         latency=dice.one_of((Latency(), Latency(), Latency(0.2, 3.0), Latency(1.0, 10.0))),
@@ -97,7 +97,7 @@ def _settings(dice: Dice, manner: Profile) -> Settings:
         "sim",
         pools,
         waiting_jobs_time_s=dice.one_of((0.0, 0.0, 40.0, 120.0)),
-        waiting_jobs_threshold=dice.one_of((0, 0, 0, 1, 3)),
+        waiting_jobs_threshold=dice.whole(0, 1),  # with more, single jobs wait for ever, as they should
         n_jobs_per_vm=dice.whole(1, 6),
         idle_for_time_s=dice.one_of((60.0, 120.0, 300.0, 600.0)),
         estimated_vm_deploy_time_s=dice.one_of((300.0, 420.0, 600.0)),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Any, Callable, Iterable, Optional
 
-from elastiq.interfaces import SourceError
+from elastiq.interfaces import SourceError, TransientError
 from elastiq.simulation.chaos import Birth, Fault, Strike, Window
 from elastiq.simulation.scenario import Happening
 from elastiq.simulation.stage import Stage
@@ -59,9 +59,10 @@ def raising_after(error: Callable[[str], Exception], text: str) -> Fault:
 
 
 def hanging(strike: Strike) -> Any:
-    """No effect, and no answer before it is too late."""
+    """No effect, and no answer: an error when nobody waits for it any more."""
     strike.hang()
-    return None
+    error = TransientError if strike.call.name == "launch" else SourceError
+    raise error(f"{strike.call.name} at {strike.call.source}: connection reset")
 
 
 def hanging_after(strike: Strike) -> Any:

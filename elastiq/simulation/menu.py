@@ -111,8 +111,10 @@ def _missing(dice: Dice, s: Settings) -> Args:
 
 
 # The first letters of `Stage.operations`; an empty text is any of them.
-KILLED_AT = ("", "store", "store write begins", "launch", "launch begins", "launch done", "drain", "undrain")
-KILLED_AT += ("terminate", "terminate begins", "find", "workers", "instances", "jobs_recorded_on")
+KILLED_AT = (
+    *("", "store", "store write begins", "launch", "launch begins", "launch done", "drain", "undrain"),
+    *("terminate", "terminate begins", "find", "workers", "instances", "jobs_recorded_on"),
+)
 
 
 def _kill(dice: Dice, s: Settings) -> Args:
@@ -120,8 +122,8 @@ def _kill(dice: Dice, s: Settings) -> Args:
     drawn = {
         "at": at,
         "number": dice.whole(1, 4) if at else dice.whole(1, 60),
-        "for_s": span(dice, 30.0, HOUR_S),
-        "down_s": span(dice, 1.0, HOUR_S),
+        "for_s": span(dice, 30.0, 0.5 * HOUR_S),
+        "down_s": span(dice, 1.0, 0.5 * HOUR_S),
     }
     if dice.happens(0.3):
         drawn["lost"] = True
@@ -141,7 +143,7 @@ def _change(dice: Dice, s: Settings) -> Args:
         {"idle_for_time_s": dice.one_of((60.0, 300.0, 900.0))},
         {"check_vms_every_s": dice.one_of((30.0, 90.0)), "check_queue_every_s": dice.one_of((15.0, 60.0))},
         {"quota_counts": dice.one_of(("owned", "all"))},
-        {"waiting_jobs_time_s": dice.one_of((0.0, 60.0)), "waiting_jobs_threshold": dice.whole(0, 3)},
+        {"waiting_jobs_time_s": dice.one_of((0.0, 60.0)), "waiting_jobs_threshold": dice.whole(0, 1)},
     ]
     if len(siblings) > 1:
         changes += [{"remove_pool": pool.name}] * 3
@@ -258,7 +260,7 @@ MENU: Mapping[str, Dish] = {
     "adopted": Dish(1, lambda dice, s: {}),
     "log_fails": Dish(1, _no_share(60.0, HOUR_S), 1),
     "clock_steps": Dish(2, lambda dice, s: {"by_s": dice.one_of((-HOUR_S, HOUR_S, -60.0, 90.0))}),
-    "head_sleeps": Dish(2, _no_share(30.0, 4 * HOUR_S, counts=_any(True, False)), 2),
+    "head_sleeps": Dish(2, _no_share(30.0, 3 * HOUR_S, counts=_any(True, False)), 2),
 }
 
 # A cloud that keeps no tags, or no tokens, is so all the time; with neither, who loses an id has lost the
