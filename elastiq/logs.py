@@ -13,15 +13,10 @@ import os
 import select
 import sys
 from contextlib import suppress
-from logging.handlers import RotatingFileHandler
 from pathlib import Path
-from typing import Any, Callable, Optional, TextIO, Union
+from typing import Callable, Optional, TextIO, Union
 
 from elastiq.inifile import ConfigError
-
-LOG_FILE = "elastiq.log"
-FILE_BYTES = 10_000_000
-FILES_KEPT = 5
 
 LIBRARIES = ("boto3", "botocore", "s3transfer", "urllib3")
 
@@ -79,7 +74,9 @@ def setup(level: str, fmt: str, logdir: Union[str, Path, None] = None, stream: O
     if stream is not None:  # it is None in a process that was started without one
         sinks.handlers.append(_StreamSink(sinks, stream))
     if logdir is not None:
-        sinks.handlers.append(_FileSink(sinks, Path(logdir)))
+        from elastiq.logfiles import FileSink
+
+        sinks.handlers.append(FileSink(Path(logdir), sinks.failed))
     for handler in sinks.handlers:
         handler.setFormatter(formatter)
         logging.getLogger().addHandler(handler)
@@ -138,32 +135,3 @@ class _StreamSink(logging.Handler):
             if self.stuck:
                 raise BlockingIOError("nobody reads it")
             data = data[os.write(fd, data[: select.PIPE_BUF]) :]
-
-
-class _FileSink(RotatingFileHandler):
-    """Rotated files that only their owner and group may read."""
-
-    def __init__(self, sinks: LogSinks, directory: Path) -> None:
-        path, escape = directory / LOG_FILE, "backslashreplace"
-        super().__init__(path, "a", FILE_BYTES, FILES_KEPT, encoding="utf-8", delay=True, errors=escape)
-        self.sinks = sinks
-        try:
-            self.stream = self._open()
-        except OSError as error:
-            sinks.failed(self.baseFilename, error)
-
-    def handleError(self, record: logging.LogRecord) -> None:
-        self.sinks.failed(self.baseFilename, sys.exc_info()[1])
-
-    def doRollover(self) -> None:
-        """A rotation that fails loses no record: the file that is there goes on."""
-        try:
-            super().doRollover()
-        except OSError as error:
-            self.sinks.failed(self.baseFilename, error)
-            self.stream = self._open()
-
-    def _open(self) -> Any:
-        Path(self.baseFilename).parent.mkdir(mode=0o750, parents=True, exist_ok=True)
-        fd = os.open(self.baseFilename, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o640)
-        return open(fd, self.mode, encoding=self.encoding, errors=self.errors)

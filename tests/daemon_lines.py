@@ -23,6 +23,7 @@ LIMIT = 5000
 ON_DEMAND = {
     "elastiq.adoption": "elastiqctl adopt",
     "elastiq.limits": "a limit of launches or cost",
+    "elastiq.logfiles": "--logdir",
     "elastiq.names": "a name that is not built in",
     "elastiq.plugins.cloud.ec2_alikes": "a cloud that is not AWS",
     "elastiq.plugins.cloud.ec2_extras": "a refused launch",

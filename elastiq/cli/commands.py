@@ -13,7 +13,7 @@ from elastiq import __version__, client, config
 from elastiq.cli import follow, process, view
 from elastiq.cli.running import holder
 from elastiq.control import Refused
-from elastiq.logs import LOG_FILE
+from elastiq.logfiles import LOG_FILE
 from elastiq.paths import Paths
 from elastiq.plugin_loader import cloud_class
 

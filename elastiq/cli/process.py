@@ -15,7 +15,7 @@ from elastiq import client
 from elastiq.cli.follow import last_lines
 from elastiq.cli.running import alive, holders, send_signal
 from elastiq.control import Refused
-from elastiq.logs import LOG_FILE
+from elastiq.logfiles import LOG_FILE
 from elastiq.paths import LOCK, Paths
 
 START_S = 60.0

@@ -17,7 +17,7 @@ from typing import Iterator
 
 import pytest
 
-from elastiq import logs
+from elastiq import logfiles, logs
 from elastiq.inifile import ConfigError
 
 log = logging.getLogger("elastiq.some.module")
@@ -174,8 +174,8 @@ def test_json_without_the_library_is_an_error_for_a_person(monkeypatch: pytest.M
 
 
 def test_files_are_made_for_owner_and_group_only_and_rotate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(logs, "FILE_BYTES", 2000)
-    monkeypatch.setattr(logs, "FILES_KEPT", 2)
+    monkeypatch.setattr(logfiles, "FILE_BYTES", 2000)
+    monkeypatch.setattr(logfiles, "FILES_KEPT", 2)
     old = os.umask(0)
     try:
         sinks = logs.setup("info", "text", tmp_path / "new" / "log", io.StringIO())
@@ -219,7 +219,7 @@ def test_a_full_disk_costs_records_and_nothing_else(tmp_path: Path) -> None:
 
 
 def test_a_rotation_that_fails_loses_no_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(logs, "FILE_BYTES", 200)
+    monkeypatch.setattr(logfiles, "FILE_BYTES", 200)
     sinks = logs.setup("info", "text", tmp_path, io.StringIO())
 
     def refused(*_: object) -> None:
