@@ -89,6 +89,7 @@ class Book:
 
     def hear_workers(self, record: Record) -> None:
         if record.error is not None or record.value is None or record.note is None:
+            self._before = None
             return
         states: dict[str, WorkerState] = {}
         for row in record.value.workers:
@@ -105,11 +106,13 @@ class Book:
         there: Mapping[str, WorkerState] = before.note if before is not None and before.note else {}
         gap_s = record.decided_s - before.decided_s if before is not None else 0.0
         looked = before is not None and before.life == record.life and before.good and record.good
-        self.idle_s = {
-            name: self.idle_s.get(name, 0.0) + (gap_s if looked else 0.0)
-            for name, state in states.items()
-            if state is WorkerState.IDLE
-        }
+        for name, state in states.items():
+            idle = state is WorkerState.IDLE
+            self.idle_s[name] = self.idle_s.get(name, 0.0) + (gap_s if looked else 0.0) if idle else 0.0
+        if not record.good:
+            return
+        for name in [name for name in self.idle_s if name not in states]:
+            del self.idle_s[name]
         gone = [name for name in there if name not in states]
         if 2 * len(gone) > len(there):
             self.swept.update(gone)
@@ -161,23 +164,28 @@ class Book:
                 most[shape] = max(most.get(shape, 0), count)
         return most
 
-    def machines_needed(self, settings: Settings, window_s: float) -> int:
-        """How many empty machines the jobs that waited of late need at most, the worst offer taken."""
+    def machines_needed(self, settings: Settings, window_s: float, matching: bool) -> int:
+        """How many empty machines the jobs that waited of late need at most, the worst offer taken: those that
+        some worker runs, or those that none does, of which only a trial can tell."""
         needed = 0
         for shape, count in self.waited_most(window_s).items():
             sample = self.samples[shape]
-            each = self.held_by_one(sample.request, settings) if sample.matches and not sample.not_eligible else 0
-            needed += -(-count // each) if each else 0
+            if sample.matches is matching and not sample.not_eligible:
+                each = self.held_by_one(sample.request, settings)
+                needed += -(-count // each) if each else 0
         return needed
 
     def held_by_one(self, request: Resources, settings: Settings) -> int:
-        """How many such jobs the smallest machine that fits holds; 0 if none does."""
+        """How many such jobs the smallest machine that fits holds; 0 if none does. Of a machine whose size is not
+        configured a daemon knows no better than ``n_jobs_per_vm``."""
         sizes = []
         for pool in settings.pools:
             for flavour in pool.flavours:
                 machine = self.world.flavours.get(flavour)
                 if machine is not None and pool.max_vms != 0 and request_fits(request, machine)[0]:
                     sizes.append(_times(request, machine, settings.n_jobs_per_vm))
+                    if pool.capacity == Resources():
+                        sizes.append(max(1, settings.n_jobs_per_vm))
         return min(sizes, default=0)
 
     def satisfiable(self, job: Job, settings: Settings) -> bool:

@@ -159,15 +159,15 @@ class Checker(Listener):
         useful = [machine for machine in self.book.known_machines() if self._useful(machine, shown, settings)]
         since = self.world.now - window_s
         busy = sum(1 for machine in useful if self.book.busy.get(machine.id, -1.0) >= since)
-        needed = self.book.machines_needed(settings, window_s)
-        groups = len(self.book.waited_most(window_s))
+        needed = self.book.machines_needed(settings, window_s, matching=True)
         floor = settings.min_vms + sum(pool.min_vms for pool in settings.pools)
-        most = busy + needed + floor + STORM_SLACK * (1 + groups)
-        if len(useful) + intent.count > most:
+        tried = self.book.machines_needed(settings, window_s, matching=False)
+        slack = STORM_SLACK * (1 + len(self.book.waited_most(window_s)))
+        if intent.count > max(0, busy + needed + floor - len(useful)) + tried + slack:
             self.fail(
                 "I6",
                 f"launch storm: {intent.count} more with {len(useful)} useful ones there ({busy} busy); of late the"
-                f" waiting jobs needed {needed}, the minima {floor}",
+                f" waiting jobs needed {needed}, those that nobody matches {tried}, the minima {floor}",
             )
 
     def _useful(self, machine: Machine, shown: Iterable[str], settings: Settings) -> bool:

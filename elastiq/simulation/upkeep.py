@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import traceback
 from collections import Counter, deque
 from typing import Any, Callable, Mapping, Optional, Sequence
@@ -21,6 +22,7 @@ from elastiq.simulation.witness import Listener, Record, Witness
 Status = Mapping[str, Any]
 
 LOOK_EVERY_S = 60.0
+CONFIRM_EVERY_S = 300.0  # that what a listing names is in the registry
 HEARTBEAT_WITHIN_S = 90.0  # it beats every 30 s
 LONGEST_BACKOFF_S = 600.0
 HOUR_S = 3600.0
@@ -44,6 +46,8 @@ class Upkeep(Listener):
         self._checker, self._witness, self._status = checker, witness, status
         self._beat_age_s, self.secrets = beat_age_s, secrets
         self._listed: dict[str, float] = {}  # ids that a listing named: by then they must be in the status
+        self._confirmed: dict[str, float] = {}
+        self._due = math.inf
         self._started_s = 0.0
         self._calls: deque[tuple[float, str]] = deque()
         self._per_h: Counter[str] = Counter()
@@ -55,6 +59,7 @@ class Upkeep(Listener):
         """A daemon has started."""
         self._started_s = self._now
         self._listed.clear()
+        self._confirmed.clear()
         self._failing.clear()
         self._bugs.clear()
 
@@ -111,7 +116,9 @@ class Upkeep(Listener):
         elif record.name == "instances" and record.error is None and record.life == self._witness.life:
             for row in record.value.owned:
                 if row.state is not InstanceState.TERMINATED:
-                    self._listed.setdefault(row.id, self._now + 1.0)
+                    if self._now - self._confirmed.get(row.id, -math.inf) > CONFIRM_EVERY_S:
+                        self._listed.setdefault(row.id, self._now + 1.0)
+                        self._due = min(self._due, self._now + 1.0)
 
     def _launched(self, record: Record) -> None:
         offer = str(record.args[0].offer)
@@ -134,7 +141,7 @@ class Upkeep(Listener):
                 self._bugs[bug] = counters[bug]
                 status = self._status() or {}
                 self._checker.fail("bug", f"{bug}: {dict(status.get('faults', {}))}")
-        if self._listed and min(self._listed.values()) <= self._now:
+        if self._due <= self._checker.world.clock.monotonic():
             self._registered()
 
     def look(self) -> None:
@@ -164,8 +171,10 @@ class Upkeep(Listener):
             return
         known = {node["id"] for node in status["nodes"]}
         due = [name for name, when in self._listed.items() if when <= self._now]
+        self._due = min((when for when in self._listed.values() if when > self._now), default=math.inf)
         for name in due:
             del self._listed[name]
+            self._confirmed[name] = self._now
             machine = self._checker.book.ours.get(name)
             if machine is not None and not machine.ended and name in self._checker.world.machines:
                 if name not in known:
