@@ -61,7 +61,6 @@ class Daemon:
         self._every("check_queue", lambda: core.settings.check_queue_every_s, self.observer.read_jobs, first_s=0.0)
         problems = self.observer.read_problems
         self._every("check_vms_in_error", lambda: core.settings.check_vms_in_error_every_s, problems)
-        self._every("heartbeat", lambda: HEARTBEAT_S, self._publish, first_s=0.0)
 
     def run(self) -> None:
         """Until `stop`. An event that fails outside of every handler is logged, and the rest goes on."""
@@ -133,7 +132,7 @@ class Daemon:
 
     def _vms_period(self) -> float:
         period = self.core.settings.check_vms_every_s
-        attentive = any(node.state in MOVING for node in self.core.registry)
+        attentive = self.core.registry.count(None, MOVING)
         return min(period, ATTENTIVE_S) if attentive else period
 
     def check_vms(self) -> None:
@@ -218,6 +217,10 @@ class Daemon:
     def snapshot(self) -> dict[str, Any]:
         """The status. On the decision thread."""
         return status.snapshot(self)
+
+    def heartbeat(self) -> None:
+        """Publish the status now and then although nobody asks, for `status` to have one should the loop hang."""
+        self._every("heartbeat", lambda: HEARTBEAT_S, self._publish, first_s=0.0)
 
     def _publish(self) -> None:
         self._published = self.snapshot  # replaced whole, never changed

@@ -16,6 +16,8 @@ from elastiq.interfaces import Instance, Resources, Worker
 
 
 class State(enum.Enum):
+    __hash__ = object.__hash__  # states are looked up all the time, and Enum's own is a function of Python
+
     REQUESTED = "requested"  # in a journalled intent; no instance is known yet
     PENDING = "pending"  # the cloud knows it
     BOOTING = "booting"  # the cloud runs it; it has not joined

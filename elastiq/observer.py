@@ -221,12 +221,12 @@ class Observer:
         if core.failed("problems", "instance status", outcome):
             return
         for instance_id, problem in (outcome.value or {}).items():
+            self._replan()
             node = core.registry.by_instance(instance_id)
             if node is not None:
                 core.tell_once(f"problem {instance_id}", f"{instance_id}: the cloud says {problem}")
             if node is not None and node.state in (State.BOOTING, State.LOST) and node.seen is None:
                 core.registry.move(node, State.FAILED, f"the cloud says {problem}", core.wall())
-        self._replan()
 
 
 def _more_jobs(before: Optional[Workers], now: Workers) -> bool:

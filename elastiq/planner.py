@@ -63,7 +63,7 @@ def _room(s: Situation) -> Room:
         classes.append(RoomClass(vector(whole, s.settings.n_jobs_per_vm), [REPLACEMENT], joined=False))
     joined += [(f"worker {name}", stranger.worker, stranger.room_s) for name, stranger in s.registry.strangers.items()]
     for name, worker, room_s in joined:
-        if worker.takes_jobs:
+        if worker.takes_jobs and worker.free.cpus != 0:
             stale = room_s >= s.settings.unused_room_s
             classes.append(RoomClass(_free(s, worker), [name], joined=True, stale=stale))
     return Room(classes)
@@ -176,9 +176,9 @@ def _drains(s: Situation, reserved: AbstractSet[str]) -> list[Step]:
     spare = s.registry.count(None, IN_SERVICE) - s.settings.min_vms
     spare_of = {name: s.registry.count(name, IN_SERVICE) - pool.min_vms for name, pool in pools.items()}
     steps: list[Step] = []
-    for node in sorted(s.registry, key=lambda n: (-n.idle_s, n.id)):
-        idle = node.state is State.IDLE and node.seen is not None and node.seen.state is WorkerState.IDLE
-        if not idle or not node.may_act(s.now) or node.site not in s.sites or node.id in reserved:
+    idle = [n for n in s.registry if n.state is State.IDLE and n.seen is not None and n.seen.state is WorkerState.IDLE]
+    for node in sorted(idle, key=lambda n: (-n.idle_s, n.id)):
+        if not node.may_act(s.now) or node.site not in s.sites or node.id in reserved:
             continue
         orphaned = node.pool not in pools
         if spare < 1 or spare_of.get(node.pool, 1) < 1 or not (orphaned or node.idle_s >= s.settings.idle_for_time_s):
@@ -195,7 +195,7 @@ def _black_holes(s: Situation) -> list[Step]:
     """Machines on which jobs start far more often than on their peers: they end at once there, or are
     claimed and lost. To be drained for good, without an eviction."""
     steps: list[Step] = []
-    if s.no_end:
+    if s.no_end or not any(n.starts_per_h >= BLACK_HOLE_STARTS_PER_H or n.condemned for n in s.registry):
         return steps
     by_pool: dict[str, list[Node]] = {}
     for node in s.registry:
@@ -222,7 +222,7 @@ def _useless(s: Situation) -> tuple[tuple[Step, ...], tuple[Step, ...]]:
     # An unexplained worker that appeared after a machine may be that machine under another identity.
     doubt = max((one.number for one in s.registry.strangers.values() if not one.explained), default=0)
     for node in s.registry:
-        if node.site not in s.sites or not node.may_act(s.now) or node.number < doubt:
+        if node.state in IN_SERVICE or node.site not in s.sites or not node.may_act(s.now) or node.number < doubt:
             continue
         if node.state in AT_BOOT and node.boot_s >= deadline:
             failed.append(Step(node, f"did not join within estimated_vm_deploy_time_s {deadline:g}"))

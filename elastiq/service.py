@@ -137,6 +137,7 @@ class Service:
             daemon = factory.build(Core(self._settings, batch, clouds, owner, events, executor, store))
             daemon.core.log_failures = lambda: self._sinks.failures
             daemon.start()
+            daemon.heartbeat()
             self._daemon = daemon
             control = ControlServer(self._paths.socket, daemon.status, self._command)
             self._events.post(lambda: notify("READY=1"))  # from the loop: it runs

@@ -115,10 +115,16 @@ class SimWorker:
     jobs: list[Job] = field(default_factory=list)
     other_addresses: tuple[str, ...] = ()
     row: Optional[tuple[object, Worker]] = None  # what the batch system last said of it, and for which state
+    _free: Optional[tuple[object, Resources]] = None
 
     def free(self) -> Resources:
-        """What the running jobs leave of it."""
+        """What the running jobs leave of it. Which jobs run changes only with one of the counts."""
+        key = (self.job_starts, len(self.jobs))
+        if self._free is None or self._free[0] != key:
+            self._free = (key, self._what_is_left())
+        return self._free[1]
 
+    def _what_is_left(self) -> Resources:
         def left(has: Optional[float], asked: list[Optional[float]]) -> Optional[float]:
             return None if has is None else has - sum(part or 0.0 for part in asked)
 

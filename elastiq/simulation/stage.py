@@ -126,7 +126,7 @@ class Stage(Cluster):
         if self.daemon is not None:
             return
         try:
-            self.start_daemon()
+            self.start_daemon().heartbeat()  # as the service does
         except StoreError:
             self.failed_starts += 1
             self.kill_daemon()

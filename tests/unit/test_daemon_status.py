@@ -82,5 +82,6 @@ def test_one_is_published_now_and_then_although_nobody_asks() -> None:
     surroundings = Surroundings()
     daemon = Daemon(surroundings.core)
     daemon.start()
+    daemon.heartbeat()
     surroundings.run(10 * HEARTBEAT_S)
     assert surroundings.core.now() - daemon._published["monotonic_at"] <= HEARTBEAT_S
