@@ -15,7 +15,8 @@ from elastiq.simulation.model import Job, Machine, SimWorker
 from elastiq.simulation.witness import Record
 from elastiq.simulation.world import World
 
-IN_SERVICE = frozenset({WorkerState.IDLE, WorkerState.BUSY})
+# Drained by somebody else counts as OTHER here: a machine that is there, and not ours to end.
+IN_SERVICE = frozenset({WorkerState.IDLE, WorkerState.BUSY, WorkerState.OTHER})
 ENDED = frozenset({"shutting-down", "terminated"})
 BROKEN = frozenset({"stopping", "stopped", "error"})
 
@@ -23,8 +24,8 @@ BROKEN = frozenset({"stopping", "stopped", "error"})
 class Book:
     """Kept up by the checker, at every change of the world and at every call of the daemon."""
 
-    def __init__(self, world: World) -> None:
-        self.world = world
+    def __init__(self, world: World, mark: str) -> None:
+        self.world, self._mark = world, mark  # what our drains carry
         self.ours: dict[str, Machine] = {}  # every machine that a launch of ours made, or that was adopted
         self.born: dict[str, float] = {}
         self.intents: dict[str, Record] = {}  # of the launches that were sent, all lives
@@ -95,7 +96,8 @@ class Book:
         for row in record.value.workers:
             machine = record.note.get(row.name)
             if machine is not None:
-                states[machine] = row.state
+                others = row.drained_by is not None and self._mark not in row.drained_by
+                states[machine] = WorkerState.OTHER if others else row.state
                 self.shown[machine] = record.decided_s
         record.note = states
         self._count_idle(record, states)
@@ -170,22 +172,23 @@ class Book:
         needed = 0
         for shape, count in self.waited_most(window_s).items():
             sample = self.samples[shape]
-            if sample.matches is matching and not sample.not_eligible:
-                each = self.held_by_one(sample.request, settings)
-                needed += -(-count // each) if each else 0
+            runs = sample.matches and self.held_by_one(sample.request, settings) > 0
+            each = self.held_by_one(sample.request, settings, as_known=True)
+            if runs is matching and each and not sample.not_eligible:
+                needed += -(-count // each)
         return needed
 
-    def held_by_one(self, request: Resources, settings: Settings) -> int:
-        """How many such jobs the smallest machine that fits holds; 0 if none does. Of a machine whose size is not
-        configured a daemon knows no better than ``n_jobs_per_vm``."""
+    def held_by_one(self, request: Resources, settings: Settings, as_known: bool = False) -> int:
+        """How many such jobs the smallest machine that fits holds; 0 if none does. ``as_known``: of a machine whose
+        size is not configured a daemon knows no better than ``n_jobs_per_vm``."""
         sizes = []
-        for pool in settings.pools:
+        for pool in settings.pools if settings.max_vms != 0 else ():
+            if as_known and pool.capacity == Resources():
+                sizes.append(max(1, settings.n_jobs_per_vm))
             for flavour in pool.flavours:
                 machine = self.world.flavours.get(flavour)
                 if machine is not None and pool.max_vms != 0 and request_fits(request, machine)[0]:
                     sizes.append(_times(request, machine, settings.n_jobs_per_vm))
-                    if pool.capacity == Resources():
-                        sizes.append(max(1, settings.n_jobs_per_vm))
         return min(sizes, default=0)
 
     def satisfiable(self, job: Job, settings: Settings) -> bool:

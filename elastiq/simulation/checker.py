@@ -24,6 +24,8 @@ EXEMPTIONS = (
     "I2: a job that started after the last look at its worker, where that worker was first listed after that look, or"
     " where the batch system cannot drain, or where a drain that was seen in effect was lost by the batch system"
     " itself: between the last look and the end nothing can be known.",
+    "I10: a source whose last eight reads have hung is asked no more until one of them returns: each may hold a thread"
+    " for good.",
     "I5: a launch that was decided before the state file was lost or torn is in no journal any more.",
     "I12: what was decided while the state file could not be written, or before it was lost, is not in its history.",
 )
@@ -62,7 +64,7 @@ class Checker(Listener):
     ) -> None:
         self.world, self.owner, self.state, self.settings, self.can_drain = world, owner, state, settings, can_drain
         self.upkeep: Listener = Listener()
-        self.book = Book(world)
+        self.book = Book(world, owner.mark)
         self.violations: list[Violation] = []
         self._tell = tell
         self._asked_to_end: dict[str, float] = {}  # by machine: when this store's first such call was decided
@@ -282,11 +284,7 @@ class Checker(Listener):
         long, or the cloud called it broken."""
         settings, book = record.settings, self.book
         state = book.workers_known(record).get(machine.id)
-        if state is WorkerState.DRAINED:
-            worker = machine.worker
-            others = worker is not None and worker.drained_by is not None and not self._by_us(worker)
-            return "somebody else drained it" if others else ""
-        if state is WorkerState.IDLE and not self.can_drain:
+        if state is WorkerState.DRAINED or (state is WorkerState.IDLE and not self.can_drain):
             return ""
         if state is not None:
             return f"the last look showed its worker {state.value}"

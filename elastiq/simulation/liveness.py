@@ -152,9 +152,13 @@ class Liveness:
         )
         return True
 
-    @staticmethod
-    def _least(settings: Settings) -> int:
-        return max(settings.min_vms, sum(pool.min_vms for pool in settings.pools))
+    def _least(self, settings: Settings) -> int:
+        """The minimum, as far as the pools and the cloud have room for it."""
+        world, room = self._stage.world, 0.0
+        for pool in settings.pools:
+            of_cloud = sum(world.limits.get(flavour, math.inf) for flavour in pool.flavours)
+            room += min(math.inf if pool.max_vms is None else pool.max_vms, of_cloud)
+        return int(min(room, max(settings.min_vms, sum(pool.min_vms for pool in settings.pools))))
 
     @staticmethod
     def _spare(settings: Settings, there: list[Machine], busy: frozenset[str]) -> int:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from typing import Callable, Iterator, Optional, Sequence
 
+from elastiq.interfaces import Resources
+from elastiq.settings import Settings
 from elastiq.simulation.scenario import Scenario
 from elastiq.simulation.trial import Report, replay_command, run
 
@@ -55,11 +57,25 @@ def tell(scenario: Scenario, keep: Optional[Sequence[int]] = None) -> str:
     lines = [
         f"seed {report.seed}, profile {report.profile}: " + ("; ".join(map(str, report.violations)) or "no violation")
     ]
+    lines += ["", f"settings: {described(scenario)}"]
     lines += ["", f"what befell the cluster ({len(report.happenings)} happenings):"]
     lines += [f"  {one}" for one in report.happenings]
     lines += ["", "the last events:", *(f"  {line}" for line in report.trace)]
     lines += ["", f"again: {replay_command(report, keep)}"]
     return "\n".join(lines)
+
+
+def described(scenario: Scenario) -> str:
+    """What of the settings is not the default."""
+    defaults = Settings(scenario.settings.cluster_name)
+    pairs = [(name, value) for name, value in vars(scenario.settings).items() if value != getattr(defaults, name)]
+    said = [f"{name}={value}" for name, value in pairs if name != "pools"]
+    for pool in scenario.settings.pools:
+        size = "as flavour" if pool.capacity != Resources() else "unknown"
+        limits = f"min {pool.min_vms}, max {pool.max_vms}"
+        said.append(f"pool {pool.name}@{pool.site} {'/'.join(pool.flavours)} {pool.networks} size {size}, {limits}")
+    said += [f"{name}={getattr(scenario, name)}" for name in ("can_drain", "lease_s", "image", "latency")]
+    return "; ".join(said)
 
 
 def explain(scenario: Scenario, report: Report, limit_s: float = 120.0) -> str:

@@ -224,7 +224,7 @@ class Stage(Cluster):
         began = self.clock.monotonic()
 
         def wake() -> None:
-            if not counts:
+            if not counts and head is self._head:  # or it lost its power meanwhile, and booted
                 self.head_clock.lost_s += self.clock.monotonic() - began
             head.wake()
 

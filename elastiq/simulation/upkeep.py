@@ -24,7 +24,7 @@ Status = Mapping[str, Any]
 LOOK_EVERY_S = 60.0
 CONFIRM_EVERY_S = 300.0  # that what a listing names is in the registry
 HEARTBEAT_WITHIN_S = 90.0  # it beats every 30 s
-LONGEST_BACKOFF_S = 600.0
+ABANDONED_AT_MOST = 8  # see the exemptions
 HOUR_S = 3600.0
 # Counters in the status that only a bug in elastiq moves.
 BUGS = ("handler_faults", "illegal_transitions", "plugin_faults")
@@ -161,7 +161,10 @@ class Upkeep(Listener):
         periods = {"jobs": settings.check_queue_every_s, "workers": settings.check_vms_every_s}
         for name, period in periods.items():
             since_s = self._now - max(begun.get(name, 0.0), self._started_s)
-            if since_s > period + DEADLINE_S[name] + LOOK_EVERY_S:
+            if (
+                since_s > period + DEADLINE_S[name] + LOOK_EVERY_S
+                and self._witness.hung.get(name, 0) < ABANDONED_AT_MOST
+            ):
                 self.once("I10", f"begun {name}", f"no read of {name} was begun for {since_s:.0f} s")
 
     def _registered(self) -> None:

@@ -79,13 +79,14 @@ class Witness:
         self.life = 0
         self.known: dict[str, Record] = {}
         self.calls: dict[str, int] = {}
+        self.hung: dict[str, int] = {}  # how many reads in a row had no answer by their deadline
         self.begun: dict[str, float] = {}  # when each kind of call was decided upon last
         self._current: Optional[Record] = None
 
     def new_life(self) -> None:
         """A daemon starts that knows nothing yet."""
         self.life += 1
-        self.known, self.begun = {}, {}
+        self.known, self.begun, self.hung = {}, {}, {}
 
     # ------------------------------------------------------------------ the executor's side
 
@@ -104,6 +105,8 @@ class Witness:
             record.heard_s, record.value, record.error = self._now(), outcome.value, outcome.error
             if record.life == self.life and record.name in READS:
                 self.known[record.key] = record
+                late = type(outcome.error).__name__ == "DeadlineError"
+                self.hung[record.key] = self.hung.get(record.key, 0) + 1 if late else 0
                 record.known = {}  # or each would keep all before it
             self.listener.heard(record)
             done(outcome)
