@@ -7,16 +7,13 @@ never stops the daemon; a pipe that nobody reads would otherwise block it for go
 
 from __future__ import annotations
 
-import io
 import logging
 import os
 import select
 import sys
 from contextlib import suppress
 from pathlib import Path
-from typing import Callable, Optional, TextIO, Union
-
-from elastiq.inifile import ConfigError
+from typing import Optional, TextIO, Union
 
 LIBRARIES = ("boto3", "botocore", "s3transfer", "urllib3")
 
@@ -41,13 +38,6 @@ class LogSinks:
         self.failures += 1
         self.last_error = f"{sink}: {getattr(error, 'strerror', None) or error or 'unknown'}"
 
-    def set_level(self, level: str) -> None:
-        """``level`` is a name of Python's logging, in any case."""
-        number = logging.getLevelName(level.upper())
-        logging.getLogger("elastiq").setLevel(number)
-        for name in (None, *LIBRARIES):
-            logging.getLogger(name).setLevel(max(number, logging.WARNING))
-
     def close(self) -> None:
         """Take the sinks away again."""
         for handler in self.handlers:
@@ -62,10 +52,15 @@ _installed: list[LogSinks] = []  # at most one: a second set-up replaces it, as 
 def setup(level: str, fmt: str, logdir: Union[str, Path, None] = None, stream: Optional[TextIO] = None) -> LogSinks:
     """Send all logs to ``stream`` (None: standard error as it is now) and to files in ``logdir``.
 
-    ``fmt`` is "text" or "json". A directory that cannot be written counts as a failing sink and is tried
-    again with every record. Raises `ConfigError` if "json" is asked for and python-json-logger is absent.
+    ``level`` is a name of Python's logging, in any case; ``fmt`` is "text" or "json". A directory that cannot be
+    written counts as a failing sink and is tried again with every record. Raises `ConfigError` if "json" is asked
+    for and python-json-logger is absent.
     """
-    formatter = _json_formatter() if fmt == "json" else _TextFormatter(_LINE, _TIME)
+    formatter: logging.Formatter = _TextFormatter(_LINE, _TIME)
+    if fmt == "json":
+        from elastiq.jsonlog import json_formatter
+
+        formatter = json_formatter(_LINE, _TIME)
     while _installed:
         _installed.pop().close()
     sinks = LogSinks()
@@ -81,7 +76,9 @@ def setup(level: str, fmt: str, logdir: Union[str, Path, None] = None, stream: O
         handler.setFormatter(formatter)
         logging.getLogger().addHandler(handler)
     logging.captureWarnings(True)
-    sinks.set_level(level)
+    number = logging.getLevelName(level.upper())
+    for name in ("elastiq", None, *LIBRARIES):
+        logging.getLogger(name).setLevel(number if name == "elastiq" else max(number, logging.WARNING))
     if sinks.failures:
         logging.getLogger(__name__).warning("cannot log to files: %s", sinks.last_error)
     return sinks
@@ -92,42 +89,22 @@ class _TextFormatter(logging.Formatter):
         return super().formatMessage(record).translate(_CONTROL)
 
 
-def _json_formatter() -> logging.Formatter:
-    import pkgutil  # only this needs it
-
-    for module in ("json", "jsonlogger"):  # the second name before 3.1
-        with suppress(ImportError, AttributeError):
-            make: Callable[..., logging.Formatter] = pkgutil.resolve_name(f"pythonjsonlogger.{module}.JsonFormatter")
-            return make(_LINE, _TIME, rename_fields={"asctime": "time", "levelname": "level", "name": "logger"})
-    raise ConfigError(["[elastiq] log_format: json needs python-json-logger, install it or write text"])
-
-
 class _StreamSink(logging.Handler):
     """Writes to a stream, but never waits for long for one that nobody reads."""
 
     def __init__(self, sinks: LogSinks, stream: TextIO) -> None:
         super().__init__()
-        self.sinks = sinks
-        self.stream = stream
-        self.stuck = False
+        self.sinks, self.stream, self.stuck = sinks, stream, False
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
-            self._write(self.format(record) + "\n")
-        except Exception:  # noqa: BLE001 - also a record whose arguments do not fit
-            self.handleError(record)
+            self._write(f"{self.format(record)}\n".encode("utf-8", "backslashreplace"))
+        except Exception as error:  # noqa: BLE001 - also a record whose arguments do not fit
+            self.sinks.failed("standard error", error)
 
-    def handleError(self, record: logging.LogRecord) -> None:
-        self.sinks.failed("standard error", sys.exc_info()[1])
-
-    def _write(self, text: str) -> None:
+    def _write(self, data: bytes) -> None:
         """What poll calls writable takes PIPE_BUF bytes without waiting (pipe(7))."""
-        try:
-            fd = self.stream.fileno()  # each time: once it is closed, its number may be another file's
-        except io.UnsupportedOperation:  # a stream in memory
-            self.stream.write(text)
-            return
-        data = text.encode("utf-8", "backslashreplace")
+        fd = self.stream.fileno()  # each time: once it is closed, its number may be another file's
         poll = select.poll()
         poll.register(fd, select.POLLOUT)
         while data:

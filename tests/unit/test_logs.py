@@ -23,6 +23,16 @@ from elastiq.inifile import ConfigError
 log = logging.getLogger("elastiq.some.module")
 
 
+class Stream(io.TextIOWrapper):
+    """A file in memory, which has a descriptor as standard error has."""
+
+    def __init__(self) -> None:
+        super().__init__(open(os.memfd_create("log"), "r+b"))
+
+    def getvalue(self) -> str:
+        return os.pread(self.fileno(), 1 << 24, 0).decode()
+
+
 @pytest.fixture(autouse=True)
 def as_before() -> Iterator[None]:
     """Logging is global: put it back."""
@@ -39,7 +49,7 @@ def as_before() -> Iterator[None]:
 
 def heard(level: str, name: str) -> list[str]:
     """Which levels of a logger come out."""
-    stream = io.StringIO()
+    stream = Stream()
     logs.setup(level, "text", stream=stream)
     for word in ("debug", "info", "warning", "error", "critical"):
         getattr(logging.getLogger(name), word)("said at %s", word)
@@ -72,16 +82,16 @@ def test_a_library_that_was_set_to_debug_is_put_back() -> None:
 
 
 def test_the_level_can_change_while_it_runs() -> None:
-    stream = io.StringIO()
-    sinks = logs.setup("info", "text", stream=stream)
+    stream = Stream()
+    logs.setup("info", "text", stream=stream)
     log.debug("one")
-    sinks.set_level("debug")
+    logs.setup("debug", "text", stream=stream)
     log.debug("two")
     assert "one" not in stream.getvalue() and "two" in stream.getvalue()
 
 
 def test_a_second_set_up_replaces_the_first() -> None:
-    first, second = io.StringIO(), io.StringIO()
+    first, second = Stream(), Stream()
     logs.setup("info", "text", stream=first)
     logs.setup("info", "text", stream=second)
     log.info("hello")
@@ -89,7 +99,7 @@ def test_a_second_set_up_replaces_the_first() -> None:
 
 
 def test_a_line_has_time_with_zone_level_and_logger() -> None:
-    stream = io.StringIO()
+    stream = Stream()
     logs.setup("info", "text", stream=stream)
     log.info("hello %s", "world")
     at, rest = stream.getvalue().split(" ", 1)
@@ -98,14 +108,14 @@ def test_a_line_has_time_with_zone_level_and_logger() -> None:
 
 
 def test_foreign_text_cannot_forge_a_line_or_drive_a_terminal() -> None:
-    stream = io.StringIO()
+    stream = Stream()
     logs.setup("info", "text", stream=stream)
     log.info("a\nb\r\x1b[2J\x00\x9b c")
     assert stream.getvalue().endswith(": a\\nb\\r\\x1b[2J\\x00\\x9b c\n")
 
 
 def test_a_traceback_keeps_its_lines() -> None:
-    stream = io.StringIO()
+    stream = Stream()
     logs.setup("info", "text", stream=stream)
     try:
         raise RuntimeError("x")
@@ -115,7 +125,7 @@ def test_a_traceback_keeps_its_lines() -> None:
 
 
 def test_python_warnings_go_to_the_log_and_not_past_it() -> None:
-    stream = io.StringIO()
+    stream = Stream()
     logs.setup("info", "text", stream=stream)
     with warnings.catch_warnings():
         warnings.simplefilter("always")
@@ -129,7 +139,7 @@ def test_python_warnings_go_to_the_log_and_not_past_it() -> None:
 
 
 def test_json_is_one_object_a_line_with_stable_keys() -> None:
-    stream = io.StringIO()
+    stream = Stream()
     logs.setup("info", "json", stream=stream)
     log.info("a\n%s", "é", extra={"node": "i-1"})
     try:
@@ -157,7 +167,7 @@ def test_the_old_layout_of_the_json_library_serves_too(monkeypatch: pytest.Monke
     monkeypatch.setitem(sys.modules, "pythonjsonlogger", package)
     monkeypatch.setitem(sys.modules, "pythonjsonlogger.jsonlogger", package.jsonlogger)
     monkeypatch.delitem(sys.modules, "pythonjsonlogger.json", raising=False)
-    stream = io.StringIO()
+    stream = Stream()
     logs.setup("info", "json", stream=stream)
     log.info("hello")
     assert stream.getvalue() == "old layout: hello\n"
@@ -167,7 +177,7 @@ def test_json_without_the_library_is_an_error_for_a_person(monkeypatch: pytest.M
     for name in ("pythonjsonlogger", "pythonjsonlogger.json", "pythonjsonlogger.jsonlogger"):
         monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(ConfigError, match="python-json-logger"):
-        logs.setup("info", "json", stream=io.StringIO())
+        logs.setup("info", "json", stream=Stream())
 
 
 # ----------------------------------------------------------------------------- files
@@ -178,7 +188,7 @@ def test_files_are_made_for_owner_and_group_only_and_rotate(tmp_path: Path, monk
     monkeypatch.setattr(logfiles, "FILES_KEPT", 2)
     old = os.umask(0)
     try:
-        sinks = logs.setup("info", "text", tmp_path / "new" / "log", io.StringIO())
+        sinks = logs.setup("info", "text", tmp_path / "new" / "log", Stream())
         for number in range(100):
             log.info("record %d %s", number, "é" * 40)
     finally:
@@ -195,7 +205,7 @@ def test_files_are_made_for_owner_and_group_only_and_rotate(tmp_path: Path, monk
 def test_a_directory_that_cannot_be_written_is_told_and_tried_again(tmp_path: Path) -> None:
     place = tmp_path / "log"
     place.write_text("a file is in the way")
-    stream = io.StringIO()
+    stream = Stream()
     sinks = logs.setup("info", "text", place, stream)
     assert "cannot log to files" in stream.getvalue() and str(place) in stream.getvalue()
     log.info("one")
@@ -209,7 +219,7 @@ def test_a_directory_that_cannot_be_written_is_told_and_tried_again(tmp_path: Pa
 
 def test_a_full_disk_costs_records_and_nothing_else(tmp_path: Path) -> None:
     (tmp_path / "elastiq.log").symlink_to("/dev/full")
-    stream = io.StringIO()
+    stream = Stream()
     sinks = logs.setup("info", "text", tmp_path, stream)
     for _ in range(1000):
         log.info("x" * 100)
@@ -220,7 +230,7 @@ def test_a_full_disk_costs_records_and_nothing_else(tmp_path: Path) -> None:
 
 def test_a_rotation_that_fails_loses_no_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(logfiles, "FILE_BYTES", 200)
-    sinks = logs.setup("info", "text", tmp_path, io.StringIO())
+    sinks = logs.setup("info", "text", tmp_path, Stream())
 
     def refused(*_: object) -> None:
         raise PermissionError(13, "Permission denied")
@@ -237,7 +247,7 @@ def test_a_rotation_that_fails_loses_no_record(tmp_path: Path, monkeypatch: pyte
 
 
 def test_a_stream_that_is_closed_is_counted() -> None:
-    stream = io.StringIO()
+    stream = Stream()
     sinks = logs.setup("info", "text", stream=stream)
     stream.close()
     log.info("hello")
@@ -255,7 +265,7 @@ def test_a_record_whose_arguments_do_not_fit_is_counted_and_prints_no_traceback(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(logging.getLogger(), "handlers", [])  # pytest's own would raise
-    sinks = logs.setup("info", "text", stream=io.StringIO())
+    sinks = logs.setup("info", "text", stream=Stream())
     log.info("%d jobs", "many")
     assert sinks.failures == 1
     assert capsys.readouterr().err == ""
