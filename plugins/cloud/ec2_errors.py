@@ -60,9 +60,9 @@ _NEVER_LEFT = {  # botocore's exceptions for a request that did not reach the en
 ECHO = "MinCount"  # in a message that quotes the whole request: it names every parameter and is about none
 _LONGEST = 4000  # what is looked at of a cloud's words
 _WINDOW = 12  # so many letters and digits in a row, as in a secret, are taken for a part of it
-_HIDDEN = re.compile(  # what is encoded (user data, an authorization failure, a key), and what is named a secret
-    r"(?i)[a-z0-9+/=]{40,}|(user_?data|authorization|x-amz-[\w-]+|signature|credential|(security|session)_?token)"
-    r"[\"']?\s*[=:>]\s*((basic|bearer|aws4?[\w-]*)\s+)?[^&\s<,]+"
+_HIDDEN = re.compile(  # what is encoded (user data, a key), the user of a URL, what is named a secret
+    r"(?i)[a-z0-9+/=]{40,}|(?<=//)\S{1,200}(?=@)|(?<=failed to parse: ).+|(user_?data|authorization|x-amz-[\w-]+|"
+    r"signature|credential|(security|session)_?token)[\"']?\s*[=:>]\s*((basic|bearer|aws4?[\w-]*)\s+)?[^&\s<,]+"
 )
 
 

@@ -121,7 +121,7 @@ def test_a_proxy_gets_the_password_of_its_url(server: EC2Server, guarded: Proxy,
 # --------------------------------------------------------------------------- there is none
 
 
-def refusals(server: EC2Server, url: str) -> tuple[SourceError, SourceError]:
+def refusals(server: EC2Server, url: str | None) -> tuple[SourceError, SourceError]:
     """What a read and a launch say; neither came to the cloud."""
     cloud = cloud_at(server.url, proxy=url)
     with pytest.raises(SourceError) as read:
@@ -198,7 +198,7 @@ def test_a_proxys_login_page_is_no_empty_listing(both: dict[str, EC2Server], pro
 
 def test_a_proxy_that_is_not_there_is_named_and_launched_nothing(server: EC2Server) -> None:
     read, launch = refusals(server, f"http://elastiq:{IN_URL}@127.0.0.1:9")
-    assert 'Failed to connect to proxy URL: "http://***:***@127.0.0.1:9"' in str(read) and str(read).endswith(HINT)
+    assert 'Failed to connect to proxy URL: "http://***@127.0.0.1:9"' in str(read) and str(read).endswith(HINT)
     assert type(launch) is TransientError and launch.launched_nothing
 
 
@@ -211,3 +211,22 @@ def test_a_proxy_that_never_answers_ends_at_the_time_out(server: EC2Server, prox
         cloud.launch(intent())
     assert time.monotonic() - began < 3
     assert len(proxy.asked) == 1 and server.requests == []
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "socks5://elastiq:PLANTED@127.0.0.1:9",
+        "http://elastiq:PLANTED@127.0.0.1:99999",
+        "http://elastiq:PLANTED#word@127.0.0.1:9",
+        "http://elas tiq:PLANTED@127.0.0.1:9",
+        "http://elastiq:PLANTED@[127.0.0.1:9",
+        "elastiq:PLANTED@127.0.0.1:9",
+    ],
+)
+def test_a_proxy_of_the_environment_that_is_none_is_told_without_its_password(
+    server: EC2Server, monkeypatch: pytest.MonkeyPatch, value: str
+) -> None:
+    for name in ("HTTPS_PROXY", "HTTP_PROXY"):
+        monkeypatch.setenv(name, value)
+    refusals(server, None)

@@ -265,6 +265,9 @@ def test_a_secret_in_the_place_of_the_code_is_not_told() -> None:
         "X-Amz-Security-Token: IyEvYmlu",
         "SecurityToken%3DIyEvYmlu",
         "session_token=IyEvYmlu",
+        'Failed to connect to proxy URL: "http://socks5://user:IyEvYmlu@127.0.0.1:9"',
+        "Failed to parse: http://user:IyEvYmlu@proxy:99999",
+        "Failed to parse: 'user:IyEvYmlu' is not a valid host or port",
     ],
 )
 def test_what_is_named_as_a_secret_is_not_told_though_nobody_knows_it(said: str) -> None:
