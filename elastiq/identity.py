@@ -10,14 +10,12 @@ import hmac
 import ipaddress
 import os
 import re
-import secrets
 from contextlib import suppress
 from pathlib import Path
 from typing import Optional
 
 from elastiq.interfaces import Owner
 
-HEAD_ID_FILE = "head-id"
 _ID = re.compile(r"[0-9a-f]{32}")
 # In /proc/net/fib_trie: an address on a line of its own, what it is on the next ones.
 _LOCAL_IPV4 = re.compile(r"\|-- (\S+)\n(?: +/.*\n)*? +/32 host LOCAL\b")
@@ -39,7 +37,14 @@ def owner(cluster_name: str, statedir: Path, *, root: Path = Path("/")) -> Owner
     The head's id is a keyed hash, so that the machine id itself (which is confidential, machine-id(5))
     is in no tag. Raises `IdentityError`.
     """
-    machine = _machine_id(root) or _kept_id(statedir)
+    machine = _machine_id(root)
+    if machine is None:
+        from elastiq.headid import kept_id
+
+        try:
+            machine = kept_id(statedir)
+        except ValueError as error:
+            raise IdentityError(str(error)) from None
     message = f"elastiq:{os.getuid()}:{cluster_name}".encode()
     head = hmac.new(machine.encode(), message, hashlib.sha256).hexdigest()
     return Owner(cluster_name, head, own_addresses(root), own_instance_id(root))
@@ -53,27 +58,6 @@ def _machine_id(root: Path) -> Optional[str]:
             if _ID.fullmatch(text) and text.strip("0"):
                 return text
     return None
-
-
-def _kept_id(statedir: Path) -> str:
-    """A random id, made once and kept: whoever loses it loses the right to his own instances. The directory's
-    lock keeps others from making one at the same time."""
-    path = statedir / HEAD_ID_FILE
-    try:
-        if not path.exists():
-            part = statedir / f"{HEAD_ID_FILE}.new"
-            with open(part, "w", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
-                file.write(secrets.token_hex(16) + "\n")
-                file.flush()
-                os.fsync(file.fileno())
-            part.rename(path)
-        text = path.read_text("ascii", errors="replace").strip()
-    except OSError as error:
-        why = f"this machine has no machine id, and one of our own cannot be kept: {error.strerror}"
-        raise IdentityError(f"{path}: {why}") from None
-    if not _ID.fullmatch(text):
-        raise IdentityError(f"{path}: does not hold an id of 32 hexadecimal digits; restore or remove it")
-    return text
 
 
 def own_addresses(root: Path = Path("/")) -> frozenset[str]:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
+import socket
 import struct
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Optional
+from typing import Callable, Optional
 
 LOCK = "elastiq.lock"  # in the state directory: one daemon for one state
 SOCKET_LOCK = "elastiq.pid"  # in the run directory: one daemon for one socket
@@ -49,12 +51,27 @@ class Paths:
 
 
 class LockedError(Exception):
-    """Another process holds the lock. ``pid`` is None if it is on another machine or hidden from here."""
+    """Another process holds it. ``pid`` is None if it is on another machine or hidden from here."""
 
-    def __init__(self, path: Path, pid: Optional[int]) -> None:
+    def __init__(self, what: object, pid: Optional[int]) -> None:
         self.pid = pid
         where = f"pid {pid}" if pid else "on another machine or in another container"
-        super().__init__(f"elastiq runs already ({where}): it holds {path}")
+        super().__init__(f"elastiq runs already ({where}): it holds {what}")
+
+
+def _taken(take: Callable[[], object], wait_s: float) -> bool:
+    """Take it, waiting a moment for one who is just leaving."""
+    end = time.monotonic() + wait_s
+    while True:
+        try:
+            take()
+            return True
+        except OSError as error:
+            if error.errno not in (errno.EAGAIN, errno.EACCES, errno.EADDRINUSE):
+                raise
+        if time.monotonic() >= end:
+            return False
+        time.sleep(0.05)
 
 
 class Lock:
@@ -66,20 +83,13 @@ class Lock:
     """
 
     def __init__(self, path: Path, wait_s: float = 0.5) -> None:
-        """Take it, waiting a moment for one who is just leaving. Raises `LockedError` or OSError."""
+        """Take it. Raises `LockedError` or OSError."""
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        end = time.monotonic() + wait_s
         try:
-            while True:
-                try:
-                    fcntl.lockf(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    break
-                except (BlockingIOError, PermissionError):
-                    if time.monotonic() >= end:
-                        pid = lock_holder(self._fd)
-                        os.close(self._fd)
-                        raise LockedError(path, pid or None) from None
-                    time.sleep(0.05)
+            if not _taken(lambda: fcntl.lockf(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB), wait_s):
+                pid = lock_holder(self._fd)
+                os.close(self._fd)
+                raise LockedError(path, pid or None)
             os.ftruncate(self._fd, 0)
             os.pwrite(self._fd, f"{os.getpid()}\n".encode(), 0)
         except OSError as error:  # of a descriptor: it names no file
@@ -97,3 +107,20 @@ def lock_holder(fd: int) -> Optional[int]:
     asked = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
     kind, _, _, _, pid = struct.unpack(_FLOCK, fcntl.fcntl(fd, fcntl.F_GETLK, asked))
     return None if kind == fcntl.F_UNLCK else max(0, pid)
+
+
+def claim(name: str, what: str, wait_s: float = 0.5) -> socket.socket:
+    """Take a name that only one process of this machine can have (an abstract socket, unix(7)); it ends with
+    the process. Raises `LockedError` if a process of ours has it. One of another user cannot be our other self:
+    it may only mean to keep us out, and does not.
+    """
+    mine, address = socket.socket(socket.AF_UNIX), f"\0{name}"
+    if _taken(lambda: mine.bind(address), wait_s):
+        mine.listen()
+        return mine
+    mine.settimeout(1.0)
+    listens = mine.connect_ex(address) != errno.ECONNREFUSED  # one of ours would
+    pid, uid, _ = struct.unpack("3i", mine.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+    if listens and uid in (os.geteuid(), -1):  # -1: it does not let us ask
+        raise LockedError(what, pid or None)
+    return mine

@@ -24,7 +24,7 @@ from elastiq.daemon import Daemon
 from elastiq.events import EventQueue, RealClock
 from elastiq.interfaces import SourceError
 from elastiq.notify import notify, watchdog_s
-from elastiq.paths import LOCK, SOCKET_LOCK, Lock, LockedError, Paths, path
+from elastiq.paths import LOCK, SOCKET_LOCK, Lock, LockedError, Paths, claim, path
 from elastiq.store import Store, StoreError
 from elastiq.threads import ThreadExecutor
 
@@ -78,10 +78,8 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="elastiq", epilog=EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
-    )
-    parser.description = "Run elastiq in the foreground; `elastiqctl` controls it."
+    parser = argparse.ArgumentParser("elastiq", epilog=EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.description, parser.allow_abbrev = "Run elastiq in the foreground; `elastiqctl` controls it.", False
     parser.add_argument("--config", type=path, metavar="FILE", help="configuration file (root: /etc/elastiq.conf)")
     parser.add_argument("--logdir", type=path, metavar="DIR", help="also log into rotated files there")
     parser.add_argument("--statedir", type=path, metavar="DIR", help="durable state (root: /var/lib/elastiq)")
@@ -104,6 +102,9 @@ class Service:
             directory.mkdir(mode=0o750, parents=True, exist_ok=True)
         self._locks = (Lock(paths.statedir / LOCK), Lock(paths.rundir / SOCKET_LOCK))
         self._owner = identity.owner(loaded.settings.cluster_name, paths.statedir)
+        # Two of one user on one machine are the same head node to the cloud, whatever their directories are.
+        which = f"cluster {loaded.settings.cluster_name} of this user of this machine, with other directories"
+        self._claim = claim(f"elastiq-{self._owner.mark}", which)
         self._events = EventQueue(RealClock(), longest_pause_s=loaded.settings.sleep_s)
         self._reloads = ThreadPoolExecutor(1, "elastiq reload")  # one at a time, and never on the loop
         self._daemon: Optional[Daemon] = None
@@ -131,10 +132,9 @@ class Service:
 
     def _decide(self) -> None:
         try:
-            batch, clouds = factory.plugins(self._settings, self._owner)
-            owner, events, executor = self._owner, self._events, ThreadExecutor(self._events)
+            plugins, executor = factory.plugins(self._settings, self._owner), ThreadExecutor(self._events)
             store = Store(str(self._paths.statedir / "elastiq.db"))
-            daemon = factory.build(Core(self._settings, batch, clouds, owner, events, executor, store))
+            daemon = factory.build(Core(self._settings, *plugins, self._owner, self._events, executor, store))
             daemon.core.log_failures = lambda: self._sinks.failures
             daemon.start()
             daemon.heartbeat()
@@ -147,8 +147,7 @@ class Service:
             daemon.close(IN_FLIGHT_S)
         except EXPECTED as error:
             self._code, lines = _explained(error)
-            for line in lines:
-                log.critical("%s", line)
+            log.critical("%s", "; ".join(lines))
         except Exception:  # whatever it is, the exit code has to say so
             self._code = EXIT_FAULT
             log.critical("the decision loop ended by an internal fault", exc_info=True)

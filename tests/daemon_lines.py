@@ -22,6 +22,7 @@ LIMIT = 5000
 # Imported in a function, and by few daemons: a key asks for it, as for a plugin, or an event that most never see.
 ON_DEMAND = {
     "elastiq.adoption": "elastiqctl adopt",
+    "elastiq.headid": "a machine without an id",
     "elastiq.jsonlog": "log_format = json",
     "elastiq.limits": "a limit of launches or cost",
     "elastiq.logfiles": "--logdir",

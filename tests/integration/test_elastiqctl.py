@@ -377,9 +377,12 @@ def test_directories_of_two_daemons_stop_neither(head: Head) -> None:
     """The state of one, the socket of the other: which one is meant is not ours to guess."""
     head.ctl("start")
     first = holder(head.paths)
-    state, run = head.path / "state2", head.path / "run2"
-    second = Paths(head.paths.config, head.paths.logdir, state, run)
-    assert head.ctl("--statedir", str(state), "--rundir", str(run), "start").returncode == 0
+    config, state, run = head.path / "bob.conf", head.path / "state2", head.path / "run2"
+    config.touch(0o600)
+    config.write_text(head.paths.config.read_text().replace("alice", "bob"))
+    second = Paths(config, head.paths.logdir, state, run)
+    others = ["--config", str(config), "--statedir", str(state), "--rundir", str(run)]
+    assert head.ctl(*others, "start").returncode == 0
     try:
         done = head.ctl("--statedir", str(state), "stop")
         assert done.returncode == 1

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from elastiq import identity
+from elastiq.headid import HEAD_ID_FILE
 
 MACHINE = "0123456789abcdef0123456789abcdef"
 
@@ -87,10 +88,10 @@ def test_a_machine_without_an_id_gets_one_that_is_kept(root: Path, content: str 
     if content is not None:
         write(root / "etc/machine-id", content)
     found = head(root)
-    kept = root / "state" / identity.HEAD_ID_FILE
+    kept = root / "state" / HEAD_ID_FILE
     assert found == head(root)
     assert kept.stat().st_mode & 0o777 == 0o600
-    assert [path.name for path in (root / "state").iterdir()] == [identity.HEAD_ID_FILE]
+    assert [path.name for path in (root / "state").iterdir()] == [HEAD_ID_FILE]
     kept.unlink()
     assert head(root) != found, "it is random, not a constant"
 
@@ -110,7 +111,7 @@ def test_an_id_that_cannot_be_kept_is_an_error_and_not_a_new_head_at_each_start(
 
 def test_a_kept_id_that_was_spoilt_is_not_silently_replaced(root: Path) -> None:
     (root / "etc/machine-id").unlink()
-    write(root / "state" / identity.HEAD_ID_FILE, "")
+    write(root / "state" / HEAD_ID_FILE, "")
     with pytest.raises(identity.IdentityError, match="restore or remove"):
         head(root)
 
