@@ -5,8 +5,11 @@ from __future__ import annotations
 import math
 import random
 from dataclasses import dataclass
+from typing import Iterable, Optional
 
 from elastiq.interfaces import Resources
+from elastiq.simulation.model import Job, JobState
+from elastiq.simulation.world import World
 
 MB_PER_CPU = 1500.0
 
@@ -18,6 +21,30 @@ class Arrival:
     at_s: float
     request: Resources
     length_s: float
+    removed_after_s: Optional[float] = None  # by its user, if it still waits then
+
+
+def feed(world: World, arrivals: Iterable[Arrival]) -> None:
+    """Submit them, each at its time from now on. They are taken one after another, so that a stream of any
+    length can be fed; those of a stream that is out of order come late."""
+    start, stream = world.now, iter(arrivals)
+
+    def submit(arrival: Arrival) -> None:
+        job = world.submit(arrival.request, arrival.length_s)
+        if arrival.removed_after_s is not None:
+            world.events.after(arrival.removed_after_s, lambda: remove(job))
+        plan_next()
+
+    def remove(job: Job) -> None:
+        if job.state is JobState.WAITING:
+            world.remove(job)
+
+    def plan_next() -> None:
+        arrival = next(stream, None)
+        if arrival is not None:
+            world.events.at(max(world.now, start + arrival.at_s), lambda: submit(arrival))
+
+    plan_next()
 
 
 def demo_workload(rng: random.Random) -> list[Arrival]:
