@@ -370,6 +370,121 @@ def test_an_answer_with_the_collector_itself_is_whole(pool: FakePool, text: str)
     assert SettleJudge(300.0).why_unsettled(answer, frozenset(), 0.0) == ""
 
 
+# What condor_status of real pools holds that is easily misread (docs of HTCondor, captures), and each machine as it is.
+TRICKY_SLOTS = [
+    {"Machine": "w1.example.org", "Name": "slot1@w1.example.org", "SlotType": "Partitionable", "State": "Unclaimed"},
+    {"Machine": "w1.example.org", "Name": "slot1_1@w1.example.org", "SlotType": "Dynamic", "Activity": "Busy"},
+    {"Machine": "W1.Example.ORG", "Name": "slot1_2@W1.Example.ORG", "SlotType": "Dynamic", "State": "Claimed"},
+    {"Machine": "w2", "Name": "slot1@w2", "SlotType": "Partitionable", "State": "Unclaimed", "NumDynamicSlots": 0},
+    {"Machine": "w3", "Name": "slot1@w3", "SlotType": "Partitionable", "State": "Unclaimed"},
+    {"Machine": "w3", "Name": "slot1_1@w3", "SlotType": "Dynamic", "State": "Claimed", "Activity": "Idle"},
+    {"Machine": "w4", "Name": "slot1@w4", "State": "Drained", "Activity": "Retiring"},
+    {"Machine": "w5", "Name": "slot1@w5", "State": "Unclaimed", "Activity": None},
+    {"Machine": "w5b", "Name": "slot1@w5b", "State": "Unclaimed", "Activity": "Hibernating"},
+    {"Machine": "w5c", "Name": "slot1@w5c", "State": "Unclaimed", "Activity": "/Expr(error)/"},
+    {"Machine": "w6", "Name": "slot1@a@w6", "State": "Unclaimed"},
+    {"Machine": "w6", "Name": "slot1@b@w6", "State": "Claimed", "Activity": "Busy"},
+    {"Machine": "w7", "Name": "slot1@w7", "SlotType": "Partitionable", "State": "Unclaimed", "Cpus": 4, "Memory": 0},
+    {"Machine": "10-0-0-9.example.org", "Name": "slot1@10-0-0-9.example.org", "State": "Owner"},
+    {"Machine": "2001-db8--7.example.org", "Name": "slot1@2001-db8--7.example.org", "State": "Unclaimed"},
+    {"Machine": "w8", "Name": "w8", "State": "Unclaimed"},
+    {"MyType": "Scheduler", "Machine": "head", "Name": "head"},
+    {"MyType": "Negotiator", "Name": "head"},
+    {},
+]
+AS_THEY_ARE = {
+    "w1.example.org": WorkerState.BUSY,
+    "w2": WorkerState.IDLE,
+    "w3": WorkerState.BUSY,
+    "w4": WorkerState.DRAINING,
+    "w5": WorkerState.OTHER,
+    "w5b": WorkerState.OTHER,
+    "w5c": WorkerState.OTHER,
+    "w6": WorkerState.BUSY,
+    "w7": WorkerState.IDLE,
+    "10-0-0-9.example.org": WorkerState.OTHER,
+    "2001-db8--7.example.org": WorkerState.IDLE,
+    "w8": WorkerState.IDLE,
+}
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_machines_whose_slots_are_easily_misread_are_seen_as_they_are(pool: FakePool, turned: bool) -> None:
+    plain = {"MyType": "Machine", "Activity": "Idle", "Cpus": 2}
+    listed = [{**plain, **row} if row else row for row in TRICKY_SLOTS]
+    listed.append({"MyType": "Collector", "StatsLifetime": 5000})
+    found = answers(pool, json.dumps(listed[::-1] if turned else listed).replace("/Expr(error)/", "\\/Expr(error)\\/"))
+    assert {worker.name: worker.state for worker in found.workers} == AS_THEY_ARE
+    assert found.missing == ()
+    by_name = {worker.name: worker for worker in found.workers}
+    assert by_name["10-0-0-9.example.org"].addresses == {"10.0.0.9"}
+    assert by_name["2001-db8--7.example.org"].addresses == {"2001:db8::7"}
+    assert by_name["w7"].free.memory_mb == 0, "CPUs without memory are no room"
+
+
+@pytest.mark.parametrize(
+    "row, cpus",
+    [
+        ('"JobStatus": 1, "RequestCpus": 4', 4),
+        (r'"JobStatus": 1, "RequestCpus": "\/Expr(ifThenElse(NumJobStarts > 0, 8, 1))\/"', 1),
+        ('"JobStatus": 1, "RequestCpus": null', 1),
+        (r'"JobStatus": 1, "RequestCpus": "\/Expr(error)\/"', 1),
+        ('"JobStatus": 1, "RequestCpus": 2.0', 2),
+        ('"JobStatus": 1, "RequestCpus": 0', 1),
+        ('"JobStatus": 1, "RequestCpus": -1', 1),
+        ('"JobStatus": 1, "RequestCpus": "2"', 2),
+        (r'"JobStatus": 1, "Requirements": "\/Expr(stringListMember(\"a,b\", \"x, y\"))\/"', 1),
+        ('"JobStatus": 1, "RoutedToJobId": "77.0"', 0),
+        ('"JobStatus": 1, "ClusterId": 9, "JobMaterializeMaxIdle": 50', 0),
+        (r'"JobStatus": 5, "HoldReason": "Error from slot1_2@w1: <&> \"disk\" full \u00e9"', 0),
+        ('"JobStatus": "1"', 0),
+        ('"JobStatus": 9', 0),
+        ('"JobCount": 1', 0),
+        ('"JobStatus": 1, "JobUniverse": 7', 0),
+        ('"JobStatus": 1, "JobUniverse": 12', 0),
+        ('"JobStatus": 1, "JobUniverse": 9', 0),
+    ],
+)
+def test_jobs_that_are_easily_misread_are_counted_as_they_are(pool: FakePool, row: str, cpus: float) -> None:
+    universe = "" if "JobUniverse" in row else ', "JobUniverse": 5'
+    (pool.folder / "answer").write_text(f'[{{"JobCount": 3, {row}{universe}}}]')
+    (pool.bin / "condor_q").write_text(f"#!/bin/sh\ncat {pool.folder}/answer\n")
+    groups = plugin().jobs().groups
+    assert [(group.waiting, group.request.cpus) for group in groups] == ([(3, cpus)] if cpus else [])
+
+
+ENVELOPES = {  # stderr and exit code of condor_q and condor_status, with nothing or something empty on stdout
+    "the schedd does not answer": ("", "\n-- Failed to fetch ads from: <10.0.0.1:9618> : head\nSECMAN:2007:Failed", 1),
+    "an empty list, and it failed": ("[]", "-- Failed to fetch ads from: <10.0.0.1:9618> : head", 1),
+    "no schedd here": (
+        "",
+        "Error: \n\nExtra Info: You probably saw this error because the condor_schedd is not\nhere",
+        1,
+    ),
+    "the collector is down": ("", "Error: communication error\nCEDAR:6001:Failed to connect to <10.0.0.1:9618>", 1),
+    "XML": ('<?xml version="1.0"?>\n<!DOCTYPE classads SYSTEM "classads.dtd">\n<classads>\n</classads>\n', "", 0),
+    "words": ("All queues are empty\n", "", 0),
+    "cut off": ('[\n{\n  "JobCount": 3,\n  "JobStatus": 1', "", 0),
+    "a warning before the list": ("WARNING: Multiple locations\n[]", "", 0),
+}
+
+
+@pytest.mark.parametrize("call", ["jobs", "workers", "jobs_recorded_on"])
+@pytest.mark.parametrize("out, err, code", ENVELOPES.values(), ids=ENVELOPES.keys())
+def test_what_is_not_plainly_a_list_is_unknown_in_one_line(
+    pool: FakePool, call: str, out: str, err: str, code: int
+) -> None:
+    (pool.folder / "out").write_text(out)
+    (pool.folder / "err").write_text(err)
+    script = f"#!/bin/sh\ncat {pool.folder}/out\ncat {pool.folder}/err >&2\nexit {code}\n"
+    (pool.bin / ("condor_status" if call == "workers" else "condor_q")).write_text(script)
+    with pytest.raises(SourceError) as caught:
+        CALLS[call](plugin())
+    text = str(caught.value)
+    assert "\n" not in text and len(text) < 600
+    assert (f"exit code {code}" in text) if code else ("not JSON" in text)
+
+
 def test_workers_and_the_age_of_the_collector_come_in_one_read(pool: FakePool) -> None:
     pool.add_worker("w1", "10.0.0.1")
     assert plugin().workers().source_up_s == 5000
