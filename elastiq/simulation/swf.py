@@ -20,18 +20,9 @@ KB_PER_MB = 1024.0
 CANCELLED = 5
 _GZIP = b"\x1f\x8b"
 
-# 1-based in the format's definition; 0-based here.
-_SUBMIT, _WAIT, _RUN, _ALLOCATED, _MEMORY, _REQUESTED, _REQUESTED_S, _REQUESTED_MEMORY, _STATUS = (
-    1,
-    2,
-    3,
-    4,
-    6,
-    7,
-    8,
-    9,
-    10,
-)
+# Places in a line; the format's definition counts from 1.
+_SUBMIT, _WAIT, _RUN, _ALLOCATED, _MEMORY = 1, 2, 3, 4, 6
+_REQUESTED, _REQUESTED_S, _REQUESTED_MEMORY, _STATUS = 7, 8, 9, 10
 
 
 class TraceError(ValueError):
@@ -106,7 +97,8 @@ class Trace:
         processors = numbers[_REQUESTED] if numbers[_REQUESTED] > 0 else numbers[_ALLOCATED]
         run_s = numbers[_RUN]
         removed_after_s: Optional[float] = None
-        if run_s < 0 and numbers[_STATUS] == CANCELLED:
+        # Not all logs give such a job its status: what never ran was given up.
+        if run_s < 0 and (numbers[_STATUS] == CANCELLED or numbers[_REQUESTED_S] > 0):
             run_s, removed_after_s = max(0.0, numbers[_REQUESTED_S]), max(0.0, numbers[_WAIT])
         if run_s < 0 or processors <= 0:
             self.unknown += 1

@@ -46,10 +46,10 @@ def test_a_seed_is_the_same_scenario_each_time(many: list[Scenario]) -> None:
 def test_a_seed_is_the_same_scenario_in_every_version_of_python(many: list[Scenario]) -> None:
     texts = [json.dumps([[str(h), h.args, h.key] for h in one.happenings]) for one in many[:50]]
     digest = hashlib.sha256("".join(texts).encode()).hexdigest()
-    assert chance("a", 1, 2.5) == 0.9178929189655174
-    assert Dice("a").whole(1, 6) == 4
+    assert chance("a", 1, 2.5) == 0.9624995054608285
+    assert Dice("a").whole(1, 6) == 1
     # Whoever changes the drawing of scenarios changes this, and the seeds of the corpus mean something else.
-    assert digest[:12] == "000000000000"
+    assert digest[:12] == "404d58a0d77f"
 
 
 def test_a_scenario_plays_the_same_way_each_time() -> None:
@@ -120,7 +120,7 @@ def test_a_cloud_without_tags_and_tokens_meets_nothing_that_loses_an_id(many: li
 def test_every_profile_can_be_drawn_by_itself(profile: str) -> None:
     scenario = generate(1, profile)
     assert scenario.profile == profile and scenario != generate(2, profile)
-    low, high = PROFILES[profile].mishaps
+    _low, high = PROFILES[profile].mishaps
     assert sum(one.kind not in ("jobs", *FORGETFUL) for one in scenario.happenings) <= high
 
 
