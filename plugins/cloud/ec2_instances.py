@@ -43,12 +43,14 @@ def described(row: Mapping[str, Any]) -> Instance:
     tags = _tags(row)
     state, detail = _state(row)
     launched: Optional[datetime] = row.get("LaunchTime")
+    launched_at = None
+    with suppress(ValueError):  # a zone of more than a day; some clouds leave the zone out
+        launched_at = launched.replace(tzinfo=launched.tzinfo or timezone.utc).timestamp() if launched else None
     return Instance(
         id=row["InstanceId"],
         state=state,
         addresses=frozenset(_addresses(row)),
-        # some clouds leave the Z out
-        launched_at=launched.replace(tzinfo=launched.tzinfo or timezone.utc).timestamp() if launched else None,
+        launched_at=launched_at,
         flavour=row.get("InstanceType") or "",
         pool=tags.get(TAG_POOL, ""),
         intent=tags.get(TAG_INTENT, ""),

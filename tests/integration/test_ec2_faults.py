@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import socket
+import threading
+import time
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 
@@ -338,6 +342,74 @@ def test_the_version_of_the_configuration_is_in_every_request(server: EC2Server,
     cloud.launch(intent())
     cloud.terminate(["i-1"])
     assert [sent["Version"] for sent in server.requests] == [version] * 4
+
+
+ENTITIES = "".join(f'<!ENTITY {chr(98 + n)} "{f"&{chr(97 + n)};" * 20}">' for n in range(8))
+HOSTILE = {
+    "entities of entities": f"<!DOCTYPE x [<!ENTITY a 'aaaa'>{ENTITIES}]><DescribeInstancesResponse>&i;",
+    "a file of ours": "<!DOCTYPE x [<!ENTITY e SYSTEM 'file:///etc/passwd'>]><DescribeInstancesResponse><reservationSet>"
+    f"<item><instancesSet><item>{one('&e;')}</item></instancesSet></item></reservationSet></DescribeInstancesResponse>",
+    "brackets without an end": f"<Response>{'<a>' * 100_000}{'</a>' * 100_000}<Code>x</Code></Response>",
+}
+
+
+@pytest.mark.parametrize("status", [200, 400])
+@pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE.keys())
+def test_xml_that_means_harm_is_unknown_soon_and_in_one_short_line(server: EC2Server, text: str, status: int) -> None:
+    server.script("DescribeInstances", *[Rule(text, status)] * 2)
+    began = time.monotonic()
+    with pytest.raises(SourceError) as caught:
+        cloud_at(server.url).instances(NONE)
+    assert time.monotonic() - began < 10
+    assert "root:" not in str(caught.value) and "\n" not in str(caught.value) and len(str(caught.value)) < 500
+
+
+@pytest.mark.parametrize(
+    ("text", "launched_at"),
+    [
+        ("0001-01-01T00:00:00Z", -62135596800.0),
+        ("9999-12-31T23:59:59-14:00", 253402351199.0),
+        ("2026-03-01T12:00:00+25:00", None),
+    ],
+)
+def test_a_launch_time_that_cannot_be_hides_no_machine(server: EC2Server, text: str, launched_at: float | None) -> None:
+    server.script("DescribeInstances", instances(one("i-1", f"<launchTime>{text}</launchTime>{tags()}")))
+    (found,) = cloud_at(server.url).instances(NONE).owned
+    assert (found.id, found.launched_at) == ("i-1", launched_at)
+
+
+@pytest.mark.parametrize("text", ["NaN", "1e400", "99999999999999", "2026-13-45", "yesterday"])
+def test_a_launch_time_that_is_none_makes_the_listing_unknown(server: EC2Server, text: str) -> None:
+    server.script("DescribeInstances", instances(one("i-1", f"<launchTime>{text}</launchTime>{tags()}")))
+    with pytest.raises(SourceError):
+        cloud_at(server.url).instances(NONE)
+
+
+def test_a_launch_over_a_connection_that_the_cloud_has_closed_meanwhile_is_made_and_asked_once() -> None:
+    """Clouds close a kept connection after a while, most often between two polls."""
+    texts = {b"DescribeInstances": instances(), b"DescribeImages": NO_IMAGE, b"RunInstances": made(one("i-1"))}
+    asked = []
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve() -> None:
+            with suppress(OSError):  # closed at the end
+                while True:
+                    peer, _ = listener.accept()
+                    with peer:
+                        data = peer.recv(65536)
+                        while b"Action=" not in data:
+                            data += peer.recv(65536)
+                        action = data.partition(b"Action=")[2].partition(b"&")[0]
+                        asked.append(action)
+                        body = texts[action].body.encode()
+                        peer.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+
+        threading.Thread(target=serve, daemon=True).start()
+        cloud = cloud_at(f"http://127.0.0.1:{listener.getsockname()[1]}")
+        for _ in range(2):
+            assert cloud.instances(NONE).owned == ()
+        assert [found.id for found in cloud.launch(intent())] == ["i-1"]
+    assert asked == [b"DescribeInstances", b"DescribeInstances", b"DescribeImages", b"RunInstances"]
 
 
 ODD_STATES = {  # OpenStack's, then OpenNebula's; codes as they were seen

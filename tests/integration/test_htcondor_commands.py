@@ -371,7 +371,7 @@ def test_an_answer_with_the_collector_itself_is_whole(pool: FakePool, text: str)
 
 
 # What condor_status of real pools holds that is easily misread (docs of HTCondor, captures), and each machine as it is.
-TRICKY_SLOTS = [
+TRICKY_SLOTS: list[dict[str, Any]] = [
     {"Machine": "w1.example.org", "Name": "slot1@w1.example.org", "SlotType": "Partitionable", "State": "Unclaimed"},
     {"Machine": "w1.example.org", "Name": "slot1_1@w1.example.org", "SlotType": "Dynamic", "Activity": "Busy"},
     {"Machine": "W1.Example.ORG", "Name": "slot1_2@W1.Example.ORG", "SlotType": "Dynamic", "State": "Claimed"},
