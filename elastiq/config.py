@@ -10,7 +10,6 @@ import hashlib
 import importlib.util
 import os
 import re
-import socket
 import stat
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,9 +18,9 @@ from typing import Any, Container, Iterable, Mapping, Optional, Union
 from elastiq import values
 from elastiq.inifile import ConfigError, Entry, Problems, Section, decode, parse
 from elastiq.interfaces import Cloud, Pool, Resources
-from elastiq.keys import CORE, POOL, check_cluster_name
+from elastiq.keys import CORE, POOL
 from elastiq.options import Option
-from elastiq.plugin_loader import batch_class, batch_names, cloud_class, cloud_kinds
+from elastiq.plugin_loader import batch_class, cloud_class
 from elastiq.settings import Settings
 
 __all__ = ["ConfigError", "Loaded", "load"]
@@ -57,7 +56,10 @@ class _Reader:
     def load(self) -> Loaded:
         core = {name: self._values(self._section(name), options) for name, options in CORE.items()}
         elastiq, quota, debug, substitute = (core[name] for name in ("elastiq", "quota", "debug", "substitute"))
-        elastiq["cluster_name"] = elastiq["cluster_name"] or self._host_name()
+        if not elastiq["cluster_name"]:
+            from elastiq.complaints import host_name
+
+            elastiq["cluster_name"] = host_name(self.problems, self.warnings)
         batch, batch_options = self._batch(elastiq["batch_plugin"])
         pools = self._pools({*CORE, batch}, substitute)
         self._check_quota(quota["min_vms"], quota["max_vms"], list(pools.values()))
@@ -105,9 +107,9 @@ class _Reader:
         for key, entry in section.entries.items():
             option = known.get(key)
             if option is None:
-                from elastiq.names import unknown_key
+                from elastiq.complaints import unknown_key
 
-                unknown_key(entry, known, CORE, self.problems)
+                unknown_key(entry, known, self.problems)
                 continue
             self.set_keys[entry.line] = f"{entry.section}.{key} = {values.shown(option, entry.value)}"
             try:
@@ -128,14 +130,6 @@ class _Reader:
 
     # ------------------------------------------------------------------- parts
 
-    def _host_name(self) -> str:
-        """The cluster's name for a file that says none, as those of 1.0."""
-        name = socket.gethostname().partition(".")[0]
-        if check_cluster_name(name):
-            self.problems.at("elastiq", "cluster_name", "is missing and cannot be the host name, set it")
-        self.warnings.at("elastiq", "cluster_name", f"is not set, it is `{name}` until the host name changes; set it")
-        return name
-
     def _batch(self, name: str) -> tuple[str, dict[str, Any]]:
         """The section of the batch plugin, and its values."""
         try:
@@ -153,9 +147,15 @@ class _Reader:
         kinds = [name.partition(":")[0] for name in rest]
         pools: dict[str, Pool] = {}
         for section in sorted(rest, key=lambda name: (kinds.index(name.partition(":")[0]), ":" in name)):
-            cloud = self._cloud(section)
-            pool = self._pool(cloud, section, given) if cloud else None
-            if not cloud or not pool:
+            try:
+                cloud = cloud_class(section.partition(":")[0])
+            except ConfigError as error:
+                from elastiq.complaints import unread_section
+
+                unread_section(section, error.problems[0], self.problems, self.warnings)
+                continue
+            pool = self._pool(cloud, section, given)
+            if not pool:
                 continue
             if pool.name in (other.name for other in pools.values()):
                 self.problems.at(section, "", f"there is another pool `{pool.name}`, rename one")
@@ -169,24 +169,6 @@ class _Reader:
                     same = f"but both are the site {pool.site}, give both the same"
                     self.problems.at(section, option.name, f"differs from [{home}], {same}")
         return pools
-
-    def _cloud(self, section: str) -> Optional[type[Cloud]]:
-        kind = section.partition(":")[0]
-        try:
-            return cloud_class(kind)
-        except ConfigError as error:
-            complaint = error.problems[0]
-        batches, clouds = batch_names(), cloud_kinds()
-        if kind in batches:
-            self.warnings.at(section, "", "is not read, it is not batch_plugin")
-        elif kind in clouds:
-            self.problems.at(section, "", complaint)
-        else:
-            from elastiq.names import hint
-
-            what = hint(kind, [*CORE, *batches, *clouds], "[{}]")
-            self.problems.at(section, "", f"is not a known section, {what}")
-        return None
 
     def _pool(self, cloud: type[Cloud], section: str, given: Mapping[str, Optional[str]]) -> Optional[Pool]:
         """The pool of a section, None if a value cannot be used."""

@@ -27,12 +27,9 @@ def cloud_class(kind: str) -> type[Cloud]:
     return cast("type[Cloud]", _load(CLOUD_GROUP, kind, Cloud))
 
 
-def batch_names() -> list[str]:
-    return sorted(_known(BATCH_GROUP))
-
-
-def cloud_kinds() -> list[str]:
-    return sorted(_known(CLOUD_GROUP))
+def names(group: str) -> list[str]:
+    """All that could be asked for."""
+    return sorted(_known(group))
 
 
 def _known(group: str) -> dict[str, str]:
@@ -47,7 +44,7 @@ def _load(group: str, name: str, base: Any) -> Any:
     if place is None:
         from elastiq.names import hint
 
-        raise ConfigError([f"there is no plugin `{name}` for {group}, {hint(name, sorted(_known(group)))}"])
+        raise ConfigError([f"there is no plugin `{name}` for {group}, {hint(name, names(group))}"])
     module, _, attribute = place.partition(":")
     try:
         found = getattr(importlib.import_module(module.strip()), attribute.strip(), None)

@@ -22,11 +22,12 @@ LIMIT = 5000
 # Imported in a function, and by few daemons: a key asks for it, as for a plugin, or an event that most never see.
 ON_DEMAND = {
     "elastiq.adoption": "elastiqctl adopt",
+    "elastiq.complaints": "an unknown key or section, or no cluster_name",
     "elastiq.headid": "a machine without an id",
     "elastiq.jsonlog": "log_format = json",
     "elastiq.limits": "a limit of launches or cost",
     "elastiq.logfiles": "--logdir",
-    "elastiq.names": "a name that is not built in",
+    "elastiq.names": "a plugin that is not built in",
     "elastiq.plugins.cloud.ec2_alikes": "a cloud that is not AWS",
     "elastiq.plugins.cloud.ec2_extras": "a refused launch",
     "elastiq.userdata": "user data",

@@ -66,8 +66,8 @@ def test_the_built_in_plugins_are_found_with_the_keys_that_are_declared_for_them
 def test_a_third_partys_plugin_is_found_by_its_entry_point() -> None:
     assert plugin_loader.batch_class("flux").section == "flux"
     assert plugin_loader.cloud_class("nimbus").kind == "nimbus"
-    assert "flux" in plugin_loader.batch_names() and "htcondor" in plugin_loader.batch_names()
-    assert plugin_loader.cloud_kinds() == ["ec2", "nimbus"]
+    assert {"flux", "htcondor"} <= set(plugin_loader.names(plugin_loader.BATCH_GROUP))
+    assert plugin_loader.names(plugin_loader.CLOUD_GROUP) == ["ec2", "nimbus"]
 
 
 @pytest.mark.usefixtures("third_party")

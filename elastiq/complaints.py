@@ -1,0 +1,42 @@
+"""What is said of a configuration with keys or sections that nobody knows, or without a name of the cluster.
+
+Imported only for such a file.
+"""
+
+from __future__ import annotations
+
+import socket
+from typing import Iterable
+
+from elastiq.inifile import Entry, Problems
+from elastiq.keys import CORE, check_cluster_name
+from elastiq.names import hint, nearest
+from elastiq.plugin_loader import BATCH_GROUP, CLOUD_GROUP, names
+
+
+def unknown_key(entry: Entry, known: Iterable[str], problems: Problems) -> None:
+    """Of a key that its section does not have."""
+    home = next((name for name, options in CORE.items() if entry.key in {one.name for one in options}), None)
+    meant = nearest(entry.key, known)
+    what = f"it belongs to [{home}]" if home else f"did you mean `{meant}`?" if meant else "remove it"
+    problems.add(entry.line, entry.section, entry.key if meant else entry.label, f"is not a known key, {what}")
+
+
+def unread_section(section: str, why: str, problems: Problems, warnings: Problems) -> None:
+    """Of a section that is neither the core's nor the batch system's; ``why`` says why it is no pool either."""
+    kind, batches, clouds = section.partition(":")[0], names(BATCH_GROUP), names(CLOUD_GROUP)
+    if kind in batches:
+        warnings.at(section, "", "is not read, it is not batch_plugin")
+    elif kind in clouds:
+        problems.at(section, "", why)
+    else:
+        problems.at(section, "", f"is not a known section, {hint(kind, [*CORE, *batches, *clouds], '[{}]')}")
+
+
+def host_name(problems: Problems, warnings: Problems) -> str:
+    """The cluster's name for a file that says none, as those of 1.0."""
+    name = socket.gethostname().partition(".")[0]
+    if check_cluster_name(name):
+        problems.at("elastiq", "cluster_name", "is missing and cannot be the host name, set it")
+    warnings.at("elastiq", "cluster_name", f"is not set, it is `{name}` until the host name changes; set it")
+    return name
