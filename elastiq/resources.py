@@ -23,12 +23,8 @@ class Resources:
 
 def request_fits(request: Resources, machine: Resources) -> tuple[bool, str]:
     """Compare what both sides say; what one side leaves unsaid does not count against the fit."""
-    for label, unit, asked, has in (
-        ("cpus", "", request.cpus, machine.cpus),
-        ("memory", " MB", request.memory_mb, machine.memory_mb),
-        ("disk", " MB", request.disk_mb, machine.disk_mb),
-        ("gpus", "", request.gpus, machine.gpus),
-    ):
+    for (name, asked), has in zip(vars(request).items(), vars(machine).values()):
         if asked is not None and has is not None and asked > has:
-            return False, f"asks {asked:g}{unit} {label}, the machine has {has:g}"
+            what, _, unit = name.partition("_")
+            return False, f"asks {asked:g}{unit and ' MB'} {what}, the machine has {has:g}"
     return True, ""

@@ -20,7 +20,6 @@ from elastiq.nodes import Node, State
 
 VERSION = 1
 HISTORY_AT_MOST = 20_000
-PRUNED_EVERY = 500
 
 # A record's data is JSON; its kind is "node", "intent" or "fact".
 _SCHEMA = """
@@ -50,9 +49,7 @@ class Store:
     """The state file. ``notice`` says what a person should know of its opening, else empty."""
 
     def __init__(self, path: str) -> None:
-        self.path = path
-        self.notice = ""
-        self._history_writes = PRUNED_EVERY - 1  # so that the first line of a run prunes
+        self.path, self.notice = path, ""
         try:
             self._db = self._open()
         except OSError as exc:
@@ -73,11 +70,7 @@ class Store:
         with self._writing() as db:
             self._put_nodes(nodes)
             db.executemany("INSERT INTO history (at, what, node, pool, reason) VALUES (?, ?, ?, ?, ?)", history)
-            written = self._history_writes + len(history)
-            if written // PRUNED_EVERY != self._history_writes // PRUNED_EVERY:
-                oldest = "(SELECT MAX(number) FROM history) - ?"
-                db.execute(f"DELETE FROM history WHERE number <= {oldest}", (HISTORY_AT_MOST,))
-            self._history_writes = written
+            db.execute("DELETE FROM history WHERE number <= (SELECT MAX(number) FROM history) - ?", (HISTORY_AT_MOST,))
 
     def journal(self, intent: Intent, nodes: Iterable[Node]) -> None:
         """Record a launch that is about to be asked for, with the nodes it should make."""
@@ -120,9 +113,8 @@ class Store:
 
     def history(self, last: int = 100) -> list[Line]:
         """The last lines of history, oldest first."""
-        return self._read("SELECT at, what, node, pool, reason FROM history ORDER BY number DESC LIMIT ?", (last,))[
-            ::-1
-        ]
+        latest = "SELECT * FROM history ORDER BY number DESC LIMIT ?"
+        return self._read(f"SELECT at, what, node, pool, reason FROM ({latest}) ORDER BY number", (last,))
 
     # ------------------------------------------------------------------ inside
 
