@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 import re
 import urllib.parse
+from contextlib import suppress
 from typing import Iterable, Optional, Sequence
 
 from elastiq.interfaces import Resources, Worker, WorkerState
@@ -159,12 +160,10 @@ def addresses(row: Row) -> frozenset[str]:
     label = word(row, "machine").partition(".")[0].removeprefix("ip-")
     found = {label.replace("-", "."), label.replace("-", ":")}
     found.update(v6.replace("-", ":") or v4 for v6, v4 in LITERAL.findall(sinful))
-    return frozenset(str(ip) for ip in map(_ip, found) if ip is not None)
-
-
-def _ip(text: str) -> Optional[ipaddress.IPv4Address | ipaddress.IPv6Address]:
-    try:
-        found = ipaddress.ip_address(text)
-    except ValueError:
-        return None
-    return None if found.is_loopback or found.is_unspecified or found.is_link_local else found
+    usable = set()
+    for text in found:
+        with suppress(ValueError):
+            ip = ipaddress.ip_address(text)
+            if not (ip.is_loopback or ip.is_unspecified or ip.is_link_local):
+                usable.add(str(ip))
+    return frozenset(usable)

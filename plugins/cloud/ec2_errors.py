@@ -51,12 +51,11 @@ STRICT = "TypeError"  # how ec2-api tells that its Python method has no such par
 # what botocore's parser raises at an answer that is not EC2's
 NONSENSE = ("ResponseParserError", "ValueError", "KeyError", "TypeError", "AttributeError")
 
-_NEVER_LEFT = {  # botocore's exceptions for a request that did not reach the endpoint, and the words that say so
-    "EndpointConnectionError": "",
-    "ConnectTimeoutError": "",
-    "SSLError": f"{_NO_TRUST}|HANDSHAKE|UNKNOWN_PROTOCOL",  # nothing is sent before that is done
-    "ProxyConnectionError": "NewConnectionError|Tunnel connection failed|refused",  # else perhaps lost later
-}
+_NEVER_LEFT = re.compile(  # what botocore says of a request that did not reach the endpoint, or no further than TLS
+    rf"^((EndpointConnection|ConnectTimeout)Error|SSLError .*({_NO_TRUST}|HANDSHAKE|UNKNOWN_PROTOCOL)"
+    r"|ProxyConnectionError .*(NewConnectionError|Tunnel connection failed|refused))",  # else perhaps lost later
+    re.DOTALL,
+)
 ECHO = "MinCount"  # in a message that quotes the whole request: it names every parameter and is about none
 _LONGEST = 4000  # what is looked at of a cloud's words
 _WINDOW = 12  # so many letters and digits in a row, as in a secret, are taken for a part of it
@@ -84,16 +83,13 @@ class Fault(Exception):
             status = int(response.get("ResponseMetadata", {}).get("HTTPStatusCode") or 0)
             code = re.sub(r"^(Client|Server)\.", "", str(error.get("Code") or "Unknown"))
             code = str(status) if 300 <= status < 400 else code  # botocore follows no redirection
-            fault = cls(operation, code, str(error.get("Message") or ""), status)
-            if fault.kind is interfaces.AuthError:
-                fault.message += _clock(response.get("ResponseMetadata", {}).get("HTTPHeaders") or {})
-            return fault
+            clock = _clock(response.get("ResponseMetadata", {}).get("HTTPHeaders") or {})
+            return cls(operation, code, f"{error.get('Message') or ''}{clock}", status)
         words = f"{exc} {getattr(exc, 'kwargs', '')}"
-        left = name not in _NEVER_LEFT or not re.search(_NEVER_LEFT[name], words)
         refusal = re.search(r"Tunnel connection failed: [\w ]+", words)
         # a parser's complaint goes on with the whole answer
         text = str(exc).partition(" Further retries may succeed")[0] + (f": {refusal[0]}" if refusal else "")
-        return cls(operation, name, text, 0, sent and left)
+        return cls(operation, name, text, 0, sent and not _NEVER_LEFT.search(f"{name} {words}"))
 
     @property
     def refused(self) -> bool:
@@ -124,7 +120,7 @@ def _clock(headers: Mapping[str, str]) -> str:
     with suppress(TypeError, ValueError, KeyError):
         off_s = time.time() - parsedate_to_datetime(headers["date"]).timestamp()
         if abs(off_s) > 60:
-            return f"; this machine's clock is {abs(off_s):.0f} s {'fast' if off_s > 0 else 'slow'}"
+            return f"; by the cloud's clock, this machine's is {abs(off_s):.0f} s {'fast' if off_s > 0 else 'slow'}"
     return ""
 
 
@@ -155,7 +151,7 @@ def _without(secrets: Collection[Optional[str]], text: str) -> str:
 
 def told(fault: Fault, where: str, secrets: Collection[Optional[str]] = ()) -> str:
     """One line for a person: what was asked, where, the code, EC2's words without secrets, what to do."""
-    words, code = (_without(secrets, text)[:300].rstrip(". ") for text in (fault.message, fault.code))
+    words, code = (_without(secrets, text)[:300].strip(";. ") for text in (fault.message, fault.code))
     told_by_form = fault.kind is interfaces.ConfigurationError and ECHO not in fault.message
     forms = _TABLE["hints"].items() if told_by_form or re.match("407|Proxy", fault.code) else ()
     fitting = (hint for hint, form in forms if re.search(form, f"{code} {words}", re.IGNORECASE))

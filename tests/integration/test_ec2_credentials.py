@@ -94,9 +94,9 @@ def test_expired_keys_and_wrong_clocks_are_told_as_such_and_asked_once(
     assert len(server.requests) == 3, "neither without pages, nor a launch again"
 
 
-def dated(date: str) -> Rule:
+def dated(date: str, message: str = "AWS was not able to validate the provided access credentials") -> Rule:
     """A refusal with this Date (werkzeug would add its own)."""
-    body = str(error("AuthFailure", "AWS was not able to validate the provided access credentials").body)
+    body = str(error("AuthFailure", message).body)
     head = f"HTTP/1.1 401 X\r\nDate: {date}\r\nContent-Type: text/xml\r\nContent-Length: {len(body)}\r\n\r\n"
     return Rule(pieces=lambda: [head.encode(), body.encode()])
 
@@ -107,7 +107,15 @@ def test_a_wrong_clock_is_told_with_how_wrong_it_is(server: EC2Server, off_s: in
     server.script("DescribeInstances", dated(formatdate(time.time() - off_s, usegmt=True)))
     with pytest.raises(AuthError) as caught:
         cloud.instances(NONE)
-    assert re.search(rf"credentials; this machine's clock is (89|90)\d s {word} \(check the cred", str(caught.value))
+    assert re.search(
+        rf"credentials; by the cloud's clock, this machine's is (89|90)\d s {word} \(check the cred", str(caught.value)
+    )
+
+
+def test_a_wrong_clock_is_told_where_the_cloud_gives_no_reason(server: EC2Server) -> None:
+    server.script("DescribeInstances", dated(formatdate(time.time() + 86400, usegmt=True), ""))
+    with pytest.raises(AuthError, match=r"AuthFailure: by the cloud's clock, this machine's is 86\d{3} s slow \(check"):
+        cloud_at(server.url).instances(NONE)
 
 
 @pytest.mark.parametrize("date", ["", "yesterday", formatdate(time.time() + 20, usegmt=True)])
@@ -115,7 +123,7 @@ def test_a_clock_that_is_right_or_that_nobody_tells_is_not_spoken_of(server: EC2
     server.script("DescribeInstances", dated(date))
     with pytest.raises(AuthError) as caught:
         cloud_at(server.url).instances(NONE)
-    assert "this machine's clock" not in str(caught.value) and str(caught.value).endswith(HINT)
+    assert "clock, this" not in str(caught.value) and str(caught.value).endswith(HINT)
 
 
 # --------------------------------------------------------------------------- what was renewed
