@@ -95,7 +95,7 @@ class Book:
         states: dict[str, WorkerState] = {}
         for row in record.value.workers:
             machine = record.note.get(row.name)
-            if machine is not None:
+            if machine in self.ours:
                 others = row.drained_by is not None and self._mark not in row.drained_by
                 states[machine] = WorkerState.OTHER if others else row.state
                 self.shown[machine] = record.decided_s
@@ -109,15 +109,20 @@ class Book:
         gap_s = record.decided_s - before.decided_s if before is not None else 0.0
         looked = before is not None and before.life == record.life and before.good and record.good
         for name, state in states.items():
-            idle = state is WorkerState.IDLE
-            self.idle_s[name] = self.idle_s.get(name, 0.0) + (gap_s if looked else 0.0) if idle else 0.0
-        if not record.good:
-            return
-        for name in [name for name in self.idle_s if name not in states]:
-            del self.idle_s[name]
-        gone = [name for name in there if name not in states]
-        if 2 * len(gone) > len(there):
-            self.swept.update(gone)
+            if state is not WorkerState.IDLE:
+                self.idle_s[name] = 0.0
+            elif looked and there.get(name) is state:
+                self.idle_s[name] = self.idle_s.get(name, 0.0) + gap_s
+        if record.good:
+            self._sweep(states, there)
+
+    def _sweep(self, states: Mapping[str, WorkerState], before: Mapping[str, WorkerState]) -> None:
+        """More than half of the machines that reported are away: it is the view that is doubted."""
+        away = [name for name in self.shown if name not in states and not self.ours[name].ended]
+        if 2 * len(away) <= len(away) + len(states):
+            self.swept.clear()
+        else:
+            self.swept.update(name for name in before if name not in states)
         self.swept -= set(states)
 
     def hear_instances(self, record: Record) -> None:
@@ -149,6 +154,11 @@ class Book:
                     continue
             found.append(machine)
         return found
+
+    def busy_since(self, machine: Machine, since: float) -> bool:
+        """Whether it runs something now, or did since then."""
+        runs = machine.worker is not None and bool(machine.worker.jobs)
+        return runs or self.busy.get(machine.id, -math.inf) >= since
 
     def workers_known(self, record: Record) -> Mapping[str, WorkerState]:
         """By machine, in the last read of the workers that the daemon had heard of."""

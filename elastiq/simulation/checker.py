@@ -160,7 +160,7 @@ class Checker(Listener):
         shown = self.book.workers_known(record)
         useful = [machine for machine in self.book.known_machines() if self._useful(machine, shown, settings)]
         since = self.world.now - window_s
-        busy = sum(1 for machine in useful if self.book.busy.get(machine.id, -1.0) >= since)
+        busy = sum(1 for machine in useful if self.book.busy_since(machine, since))
         needed = self.book.machines_needed(settings, window_s, matching=True)
         floor = settings.min_vms + sum(pool.min_vms for pool in settings.pools)
         tried = self.book.machines_needed(settings, window_s, matching=False)
