@@ -45,11 +45,14 @@ class AuthError(LaunchError):
 
 
 class TransientError(LaunchError):
-    """Anything else that may pass (5xx, time-out, nonsense in the answer)."""
+    """Anything else that may pass (5xx, time-out, nonsense in the answer).
 
-    def __init__(self, message: str, launched_nothing: bool = False) -> None:
+    ``retry_s`` is for how long the offer is held back at first; 0 if the next launch is asked for differently.
+    """
+
+    def __init__(self, message: str, launched_nothing: bool = False, retry_s: float = 10.0) -> None:
         super().__init__(message)
-        self.launched_nothing = launched_nothing
+        self.launched_nothing, self.retry_s = launched_nothing, retry_s
 
 
 class UnsupportedError(SourceError):

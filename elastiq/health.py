@@ -42,10 +42,11 @@ class Health:
 
     def refused(self, offer: Offer, site: str, error: BaseException, now: float) -> str:
         """A launch failed: hold back what the error concerns. Returns the scope."""
-        kind, first_s = next((scope for cls, scope in SCOPES.items() if isinstance(error, cls)), ("offer", 10.0))
+        other = ("offer", getattr(error, "retry_s", 10.0))
+        kind, first_s = next((scope for cls, scope in SCOPES.items() if isinstance(error, cls)), other)
         scope = {"offer": f"offer {offer}", "pool": f"pool {offer.pool}", "site": f"site {site}"}[kind]
         before = self.blocks.get(scope)
-        wait_s = min(LONGEST_S, before.wait_s * 2 if before else first_s)
+        wait_s = min(LONGEST_S, max(first_s, before.wait_s * 2 if before else 0.0))
         self.blocks[scope] = Block(now + wait_s, wait_s, str(error))
         return scope
 

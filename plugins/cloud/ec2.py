@@ -152,7 +152,7 @@ class EC2Cloud(interfaces.Cloud):
                 raise error from None
             self._refused |= extras
             text = f"{error}; asked without {' and '.join(sorted(extras))} from now on"
-            raise interfaces.TransientError(text, launched_nothing=True) from None
+            raise interfaces.TransientError(text, launched_nothing=True, retry_s=0.0) from None
         rows = answer.get("Instances") or []
         if not rows or not all(row.get("InstanceId") for row in rows):
             raise interfaces.TransientError(f"RunInstances at {self.site}: success without ids (looked for by token)")

@@ -76,6 +76,17 @@ def test_the_reason_says_what_is_held_back_for_how_long_and_why() -> None:
     assert health.blocked(HERE, "aws", NOW + 20) == "pool ec2 is held back for another 40 s: VcpuLimitExceeded"
 
 
+def test_a_launch_that_is_asked_for_differently_next_time_holds_nothing_back_and_spoils_no_later_pause() -> None:
+    health = Health()
+    health.refused(HERE, "aws", TransientError("tags refused", launched_nothing=True, retry_s=0.0), NOW)
+    assert health.blocked(HERE, "aws", NOW) == ""
+    health.refused(HERE, "aws", TransientError("HTTP 500"), NOW)
+    assert health.blocked(HERE, "aws", NOW + 9)
+    assert health.blocked(HERE, "aws", NOW + 10) == ""
+    health.refused(HERE, "aws", TransientError("shutdown refused", launched_nothing=True, retry_s=0.0), NOW + 10)
+    assert health.blocked(HERE, "aws", NOW + 29), "after a failure, the pause goes on growing"
+
+
 def test_fewer_than_asked_holds_the_offer_back_for_a_minute() -> None:
     health = Health()
     health.short(HERE, got=2, asked=5, now=NOW)
