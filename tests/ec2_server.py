@@ -74,8 +74,9 @@ class _Quiet(WSGIRequestHandler):
 class EC2Server:
     """A running server; ``requests`` holds the parameters of every request, in order."""
 
-    behind: Optional[Callable[..., Iterable[bytes]]] = None
+    behind: Optional[Callable[..., Iterable[bytes]]] = None  # moto, or another WSGI application
     tls: Optional[tuple[str, str]] = None  # files of a certificate and its key
+    as_asked: bool = False  # what is behind gets every request unchanged
     requests: list[dict[str, str]] = field(default_factory=list)
     headers: list[dict[str, str]] = field(default_factory=list)
 
@@ -86,7 +87,7 @@ class EC2Server:
             "127.0.0.1", 0, self._serve, threaded=True, request_handler=_Quiet, ssl_context=self.tls
         )
         self.url = f"{'https' if self.tls else 'http'}://127.0.0.1:{self._server.server_port}"
-        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True)
         self._thread.start()
 
     def close(self) -> None:
@@ -141,7 +142,7 @@ class EC2Server:
         if self.behind is None:
             start("500 X", [("Content-Type", "text/plain")])
             return [f"no rule for {parameters.get('Action')}".encode()]
-        if parameters.get("Action") == "RunInstances":  # moto makes MinCount instances
+        if parameters.get("Action") == "RunInstances" and not self.as_asked:  # moto makes MinCount instances
             most = int(parameters["MaxCount"])
             parameters = {**parameters, "MinCount": str(min(most, rule.limit or most))}
 

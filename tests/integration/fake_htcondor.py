@@ -5,6 +5,7 @@ Imported, it is the bench (`FakePool`); executed under the name of a command, it
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import re
@@ -107,6 +108,9 @@ def write_state(folder: Path, state: dict[str, Any]) -> None:
 class Command:
     def __init__(self, folder: Path, tool: str, args: list[str]) -> None:
         self.folder, self.tool, self.args = folder, tool, args
+        if tool in ("condor_drain", "condor_advertise"):  # what changes the state does so one at a time
+            self.lock = open(folder / "lock", "w")
+            fcntl.flock(self.lock, fcntl.LOCK_EX)
         self.state = read_state(folder)
         self.constraint = self.value("-constraint")
         with open(folder / "calls", "a") as log:
