@@ -258,7 +258,9 @@ class Checker(Listener):
             self.fail("I2", f"terminate of {machine.id} with {len(worker.jobs)} jobs, the first for {since_s:.1f} s")
         if machine.id not in self._asked_to_end:
             self._asked_to_end[machine.id] = record.decided_s
-            self._reads_known(record, f"terminate of {machine.id}", ("jobs", "workers"), self._site_of(machine, record))
+            what, site = f"terminate of {machine.id}", self._site_of(machine, record)
+            if not self.state.decided_before("terminating", machine.id):  # but for its call, in an earlier life
+                self._reads_known(record, what, ("jobs", "workers"), site)
             self._reason("terminating", machine.id, record)
             why_not = self._no_cause(machine, record)
             if why_not:

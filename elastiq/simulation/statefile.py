@@ -13,6 +13,7 @@ class StateFile:
 
     def __init__(self, path: str) -> None:
         self.path = path
+        self._before = 0  # the last line of history when the present daemon started
         self.broken_until = -math.inf  # monotonic; infinite while it is broken
 
     def writable_since(self, when: float) -> bool:
@@ -27,6 +28,16 @@ class StateFile:
         """The last reason that the history gives for this; empty if it gives none."""
         sql = "SELECT reason FROM history WHERE what = ? AND node = ? ORDER BY number DESC"
         return str(self._one(sql, "the file is torn", what, node) or "")
+
+    def new_life(self) -> None:
+        """A daemon starts with what is there now."""
+        self._before = int(str(self._one("SELECT MAX(number) FROM history", 0) or 0))
+
+    def decided_before(self, what: str, node: str) -> bool:
+        """Whether an earlier life had decided this."""
+        sql = "SELECT MIN(number) FROM history WHERE what = ? AND node = ?"
+        number = self._one(sql, None, what, node)
+        return number is not None and int(str(number)) <= self._before
 
     def _one(self, sql: str, torn: object, *parameters: str) -> object:
         try:

@@ -134,6 +134,7 @@ class Trial:
             return
         self._tell("a daemon starts")
         self.witness.new_life()
+        self.state.new_life()
         core = daemon.core
         core.executor = WatchedExecutor(core.executor, self.witness)
         file = os.stat(self.state.path).st_ino if os.path.exists(self.state.path) else None
