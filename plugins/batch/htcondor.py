@@ -17,7 +17,7 @@ import uuid
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import chain
-from typing import Any, Iterable, Mapping, Sequence, Union
+from typing import Any, Iterable, Mapping, Sequence
 
 from elastiq import interfaces
 from elastiq.command import CommandError, CommandNotFound, CommandResult, run
@@ -108,19 +108,17 @@ class HTCondor(BatchSystem):
     def _each_schedd(self, *args: str) -> tuple[dict[str, list[ads.Row]], tuple[str, ...]]:
         """The answers by the schedd's name, and who gave none. A dead schedd costs one time-out, and so do ten."""
         names = self._schedds or self._known_schedds()
-
-        def ask(name: str) -> Union[list[ads.Row], SourceError]:
-            try:
-                # -allusers: without it, the answer is an empty list of one's own jobs (since 8.5.2)
-                return self._ask("condor_q", *(("-name", name) if name else ()), "-allusers", *args)
-            except SourceError as error:
-                return error
-
+        found, missing = {}, []
         with ThreadPoolExecutor(max_workers=min(len(names), SCHEDDS_AT_ONCE)) as threads:
-            answers = list(zip(names, threads.map(ask, names)))
-        found = {name: answer for name, answer in answers if not isinstance(answer, SourceError)}
-        failed = ((name, answer) for name, answer in answers if isinstance(answer, SourceError))
-        return found, tuple(f"schedd {name or 'of this machine'}: {why}" for name, why in failed)
+            # -allusers: without it, the answer is an empty list of one's own jobs (since 8.5.2)
+            where = {name: ("-name", name) if name else () for name in names}
+            asked = {name: threads.submit(self._ask, "condor_q", *where[name], "-allusers", *args) for name in names}
+        for name, answer in asked.items():
+            try:
+                found[name] = answer.result()
+            except SourceError as error:
+                missing.append(f"schedd {name or 'of this machine'}: {error}")
+        return found, tuple(missing)
 
     def _known_schedds(self) -> tuple[str, ...]:
         """All that the collector lists, or did until UNLISTED_READS reads ago: the ad of one that hangs
@@ -165,14 +163,12 @@ class HTCondor(BatchSystem):
         if not startds:
             return _refused(f"the collector knows no worker {worker}")
         self._drains[worker] = self._reason + uuid.uuid4().hex[:8]
-        begun: list[str] = []
-        for startd in startds:
+        for number, startd in enumerate(startds):
             answer = self._drain(worker, startd, mode)
             if answer.outcome is not DrainOutcome.DRAINED:
-                for other in begun:
-                    self._cancel(other)
+                for begun in startds[:number]:
+                    self._cancel(begun)
                 return answer
-            begun.append(startd)
         return DrainAnswer(DrainOutcome.DRAINED)
 
     def _drain(self, worker: str, startd: str, mode: DrainMode) -> DrainAnswer:
