@@ -176,8 +176,10 @@ class SimulatedCloud(Cloud):
         return tuple(self._row(machine) for machine in found)
 
     def _terminate(self, ids: Sequence[str]) -> Mapping[str, EndAnswer]:
-        answers, known = {}, self._known(ids)
-        for machine_id in ids:
+        known = self._known(ids)
+        most = self._world.end_at_most or len(ids)
+        answers = dict.fromkeys(ids[most:], EndAnswer(EndOutcome.FAILED, "the answer does not name it"))
+        for machine_id in ids[:most]:
             machine = known.get(machine_id)
             if machine is None:
                 answers[machine_id] = EndAnswer(EndOutcome.NOT_FOUND, "there is no such instance")

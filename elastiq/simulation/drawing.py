@@ -42,11 +42,11 @@ class Profile:
 
 
 PROFILES: Mapping[str, Profile] = {
-    "short": Profile(0.84, (0.4, 2.0), (10, 120), (60.0, 900.0), (3, 16)),
+    "short": Profile(0.88, (0.4, 2.0), (10, 120), (60.0, 900.0), (3, 16)),
     "calm": Profile(0.04, (0.5, 2.0), (10, 80), (60.0, 900.0), (0, 0)),
-    "defaults": Profile(0.04, (0.5, 2.0), (10, 60), (60.0, 900.0), (3, 8), default_periods=True),
+    "defaults": Profile(0.03, (0.5, 2.0), (10, 60), (60.0, 900.0), (3, 8), default_periods=True),
     "crowd": Profile(0.04, (0.5, 1.5), (200, 400), (300.0, 1200.0), (3, 12)),
-    "long": Profile(0.04, (12.0, 72.0), (20, 100), (1800.0, 20000.0), (8, 25)),
+    "long": Profile(0.01, (8.0, 40.0), (20, 100), (1800.0, 20000.0), (8, 25)),
 }
 
 
@@ -225,7 +225,7 @@ def _mishaps(dice: Dice, manner: Profile, settings: Settings, hours_s: float) ->
     drawn: list[Drawn] = []
     forgets = [kind for kind, part in zip(FORGETFUL, (0.07, 0.07)) if dice.happens(part)]
     for kind in forgets:
-        drawn.append((0.0, kind, {"for_s": round(hours_s + 4 * HOUR_S, 1)}))
+        drawn.append((0.0, kind, {"for_s": round(hours_s + 900.0, 1)}))
     if len(forgets) == len(FORGETFUL):
         menu = {kind: dish for kind, dish in menu.items() if kind not in LOSE_IDS}
     kinds = {"kill": 4} if dice.happens(0.35) and "kill" in menu else {}

@@ -29,7 +29,7 @@ def span(dice: Dice, low: float, high: float) -> float:
     return round(float(low * (high / low) ** dice.random()), 1)
 
 
-def _window(low: float = 30.0, high: float = 1800.0, **more: Callable[[Dice, Settings], Any]) -> Callable[..., Args]:
+def _window(low: float = 30.0, high: float = 1200.0, **more: Callable[[Dice, Settings], Any]) -> Callable[..., Args]:
     def args(dice: Dice, s: Settings) -> Args:
         drawn: Args = {"for_s": span(dice, low, high)}
         share = dice.one_of((1.0, 1.0, 0.7, 0.4, 0.15))
@@ -41,7 +41,7 @@ def _window(low: float = 30.0, high: float = 1800.0, **more: Callable[[Dice, Set
     return args
 
 
-def _calls(names: frozenset[str], low: float = 30.0, high: float = 1800.0, **more: Any) -> Callable[..., Args]:
+def _calls(names: frozenset[str], low: float = 30.0, high: float = 1200.0, **more: Any) -> Callable[..., Args]:
     """A window for all of these calls, or for one."""
     inner = _window(low, high, **more)
 
@@ -54,7 +54,7 @@ def _calls(names: frozenset[str], low: float = 30.0, high: float = 1800.0, **mor
     return args
 
 
-def _one(low: float = 60.0, high: float = HOUR_S, **more: Any) -> Callable[..., Args]:
+def _one(low: float = 60.0, high: float = 0.7 * HOUR_S, **more: Any) -> Callable[..., Args]:
     """Something that befalls one worker or machine for a while."""
 
     def args(dice: Dice, s: Settings) -> Args:
@@ -158,12 +158,12 @@ JOB_S = _seconds(30.0, 1800.0)
 
 MENU: Mapping[str, Dish] = {
     # workers and machines
-    "worker_vanishes": Dish(2, _one(30.0, 2 * HOUR_S)),
+    "worker_vanishes": Dish(2, _one(30.0, HOUR_S)),
     "worker_crashes": Dish(
         2, lambda dice, s: {"which": round(dice.random(), 3), "back_s": dice.one_of((0, 60.0, 300.0, 1500.0))}
     ),
     "collector_restarts": Dish(2, _no_share(60.0, 600.0), 3),
-    "stale_ads": Dish(1, _no_share(600.0, 2 * HOUR_S, stay_s=_seconds(60.0, HOUR_S))),
+    "stale_ads": Dish(1, _no_share(600.0, HOUR_S, stay_s=_seconds(60.0, HOUR_S))),
     "admin_drains": Dish(1, _one()),
     "admin_undrains": Dish(1, lambda dice, s: {}),
     "static_worker": Dish(
@@ -179,7 +179,7 @@ MENU: Mapping[str, Dish] = {
         2,
         _no_share(
             600.0,
-            2 * HOUR_S,
+            HOUR_S,
             count=_whole(1, 3),
             whom=_any("nobody", "another head", "another cluster", "head node"),
             joins=_any(True, False),
@@ -188,17 +188,17 @@ MENU: Mapping[str, Dish] = {
     ),
     "never_boots": Dish(1, _window()),
     "never_joins": Dish(2, _window()),
-    "no_instance_id": Dish(1, _window(300.0, 2 * HOUR_S)),
-    "publishes_id": Dish(1, _window(300.0, 2 * HOUR_S)),
-    "odd_names": Dish(1, _window(300.0, 2 * HOUR_S)),
+    "no_instance_id": Dish(1, _window(300.0, HOUR_S)),
+    "publishes_id": Dish(1, _window(300.0, HOUR_S)),
+    "odd_names": Dish(1, _window(300.0, HOUR_S)),
     "slow_boots": Dish(1, _window(times=_any(2.0, 5.0, 15.0))),
     "boots_to_error": Dish(1, _window()),
     "born_holes": Dish(1, _window(how=HOLE)),
-    "more_addresses": Dish(1, _window(300.0, 2 * HOUR_S)),
-    "addresses_recycled": Dish(2, _no_share(600.0, 3 * HOUR_S)),
+    "more_addresses": Dish(1, _window(300.0, HOUR_S)),
+    "addresses_recycled": Dish(2, _no_share(600.0, 1.5 * HOUR_S)),
     "flavour_limit": Dish(1, _no_share(300.0, HOUR_S, flavour=_flavour, limit=_whole(0, 3)), 1),
     "account_limit": Dish(1, _no_share(300.0, HOUR_S, limit=_whole(1, 6)), 1),
-    "ended_linger": Dish(1, _no_share(600.0, 3 * HOUR_S, linger_s=_any(0.0, 60.0, 7200.0)), 1),
+    "ended_linger": Dish(1, _no_share(600.0, 1.5 * HOUR_S, linger_s=_any(0.0, 60.0, 7200.0)), 1),
     "cloud_clock": Dish(1, lambda dice, s: {"skew_s": round(dice.between(-250.0, 250.0), 1)}, 1),
     # the batch system
     "batch_fails": Dish(2, _calls(READS)),
@@ -216,7 +216,7 @@ MENU: Mapping[str, Dish] = {
     "drain_late": Dish(1, _window(late_s=_seconds(5.0, 300.0))),
     "undrain_fails": Dish(1, _window()),
     "undrain_unheard": Dish(1, _window()),
-    "slips_in": Dish(2, _window(300.0, 2 * HOUR_S, length_s=JOB_S)),
+    "slips_in": Dish(2, _window(300.0, HOUR_S, length_s=JOB_S)),
     "starts_between": Dish(1, _window(60.0, 600.0, length_s=JOB_S)),
     # the cloud
     "cloud_throttles": Dish(1, _calls(CLOUD)),
@@ -242,6 +242,7 @@ MENU: Mapping[str, Dish] = {
     "listing_lags": Dish(1, _window(lag_s=_within_settle(0.25)), 1),
     "terminate_refused": Dish(1, _window()),
     "terminate_not_done": Dish(1, _window()),
+    "terminate_first_only": Dish(1, _window()),
     "terminate_unheard": Dish(1, _window()),
     "terminate_late": Dish(1, _window(late_s=_seconds(5.0, 120.0))),
     # the daemon
@@ -260,7 +261,7 @@ MENU: Mapping[str, Dish] = {
     "adopted": Dish(1, lambda dice, s: {}),
     "log_fails": Dish(1, _no_share(60.0, HOUR_S), 1),
     "clock_steps": Dish(2, lambda dice, s: {"by_s": dice.one_of((-HOUR_S, HOUR_S, -60.0, 90.0))}),
-    "head_sleeps": Dish(2, _no_share(30.0, 3 * HOUR_S, counts=_any(True, False)), 2),
+    "head_sleeps": Dish(2, _no_share(30.0, 2 * HOUR_S, counts=_any(True, False)), 2),
 }
 
 # A cloud that keeps no tags, or no tokens, is so all the time; with neither, who loses an id has lost the

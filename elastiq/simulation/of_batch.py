@@ -88,8 +88,8 @@ def undrain_unheard(stage: Stage, it: Happening) -> None:
 
 
 def slips_in(stage: Stage, it: Happening) -> None:
-    """A job of ``length_s`` starts on a worker in the moment before a call about it takes effect: "drain",
-    "terminate" and, after a drain whose effect was lost, the looks between. As far as the worker takes jobs."""
+    """A job of ``length_s`` starts on a worker in the moment before its drain or its machine's end takes effect,
+    if the worker takes jobs."""
 
     def fault(strike: Strike) -> Any:
         named = strike.call.args[0] if strike.call.args else ()

@@ -83,15 +83,20 @@ def no_capacity(stage: Stage, it: Happening) -> None:
 
 def launch_partial(stage: Stage, it: Happening) -> None:
     """A launch makes ``most`` instances at most."""
+    window(stage, it, ("launch",), _at_most(stage, "launch_at_most", it.args["most"]))
+
+
+def _at_most(stage: Stage, limit: str, most: int) -> Fault:
+    """For one call only."""
 
     def fault(strike: Strike) -> Any:
-        stage.world.launch_at_most = it.args["most"]
+        setattr(stage.world, limit, most)
         try:
             return strike.work()
         finally:
-            stage.world.launch_at_most = None
+            setattr(stage.world, limit, None)
 
-    window(stage, it, ("launch",), fault)
+    return fault
 
 
 def tags_refused(stage: Stage, it: Happening) -> None:
@@ -194,6 +199,12 @@ def _end_not_done(strike: Strike) -> Any:
     return {one: EndAnswer(EndOutcome.ENDING) for one in strike.call.args[0]}
 
 
+def terminate_first_only(stage: Stage, it: Happening) -> None:
+    """Of a list of ids the first is ended, and the answer names only that."""
+
+    window(stage, it, ("terminate",), _at_most(stage, "end_at_most", 1))
+
+
 def terminate_late(stage: Stage, it: Happening) -> None:
     """Terminations fail, and take effect up to ``late_s`` later all the same."""
     window(stage, it, ("terminate",), unheard_late(stage, SourceError, it.args["late_s"]))
@@ -231,6 +242,7 @@ KINDS: Mapping[str, Kind] = {
     "listing_lags": listing_lags,
     "terminate_refused": _calls(("terminate",), _end_refused),
     "terminate_not_done": _calls(("terminate",), _end_not_done),
+    "terminate_first_only": terminate_first_only,
     "terminate_unheard": _calls(("terminate",), raising_after(SourceError, "HTTP 504")),
     "terminate_late": terminate_late,
 }

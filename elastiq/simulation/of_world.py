@@ -151,7 +151,7 @@ def foreign_machines(stage: Stage, it: Happening) -> None:
             machine_id, address = stage.owner.instance_id or "", min(stage.owner.addresses)
         flavour = min(stage.world.flavours)
         made = Machine(machine_id, address, flavour, stage.world.cloud_wall, cluster=cluster, head=head)
-        made.made_for = (cluster, head, "")
+        made.made_for, made.site = (cluster, head, ""), min(stage.settings.sites)
         return made
 
     for _ in range(1 if whom == "head node" else it.args["count"]):

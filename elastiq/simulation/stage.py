@@ -66,7 +66,7 @@ class Stage(Cluster):
         self.on_life: Callable[[Optional[Daemon]], object] = lambda daemon: None
         self._armed: Optional[_Kill] = None
         self._head: Optional[HeadEvents] = None
-        self._starting: Optional[object] = None
+        self._wakes_at = 0.0  # monotonic, of the world's clock
         self.at_end: list[Callable[[], object]] = []  # what outlives the stage unless it is called
 
     # ------------------------------------------------------------------ the play
@@ -112,7 +112,7 @@ class Stage(Cluster):
         self._head = HeadEvents(self.events, self.head_clock)
         self._head.after_event = self._told
         self._executor = HeadExecutor(self._head, self._rng, self._latency, self.world.take_answer_delay_s)
-        self._store = HeadStore(self._store_path, self._operation, self._trouble)
+        self._store = HeadStore(self._store_path, self.operation, self._trouble)
         return self._head
 
     def _batch(self) -> SimulatedBatch:
@@ -122,8 +122,10 @@ class Stage(Cluster):
 
     def start_again(self) -> None:
         """A start; where it fails it is tried again, as systemd does."""
-        self._starting = None
         if self.daemon is not None:
+            return
+        if self.asleep:
+            self.when_awake(self.start_again)
             return
         try:
             self.start_daemon().heartbeat()  # as the service does
@@ -136,7 +138,7 @@ class Stage(Cluster):
         self.on_life(self.daemon)
 
     def _start_in(self, seconds: float) -> None:
-        self._starting = self.events.after(seconds, self.start_again)
+        self.events.after(seconds, self.start_again)
 
     def kill_daemon(self) -> None:
         if self._head is not None and self._executor is not None:
@@ -160,15 +162,19 @@ class Stage(Cluster):
     def reconfigure(self, settings: Settings, restart_s: Optional[float] = None) -> None:
         """Other settings: by a reload, or by a restart that takes so long. Not the cluster's name."""
         self.settings = settings
-        if restart_s is not None and self.daemon is not None:
-            self.stop_daemon()
-            self._start_in(restart_s)
+        if restart_s is not None:
+            self.when_awake(lambda: self._restart(restart_s))
         elif self.daemon is not None:
             daemon = self.daemon
             assert self._head is not None
             self._head.post(
                 lambda: daemon.core.guard("reload", lambda: daemon.reload(settings, self._batch(), self._clouds()))
             )
+
+    def _restart(self, down_s: float) -> None:
+        if self.daemon is not None:
+            self.stop_daemon()
+            self._start_in(down_s)
 
     # ------------------------------------------------------------------ deaths
 
@@ -178,10 +184,12 @@ class Stage(Cluster):
         kill = self._armed = _Kill(at, number, down_s, lost)
         self.events.after(within_s, lambda: self._die() if self._armed is kill else None)
 
-    def _operation(self, name: str) -> None:
+    def operation(self, name: str) -> None:
         """One step of the daemon: a write to the store begins or is done."""
         self.operations[name] += 1
         if self._armed is not None and self._armed.hits(name):
+            assert self._executor is not None
+            self._executor.close(0.0)  # nothing more is sent while the stack is left
             raise Killed(name)
 
     def _called(self, moment: str, call: Call) -> None:
@@ -217,18 +225,30 @@ class Stage(Cluster):
 
     def suspend(self, seconds: float, counts: bool) -> None:
         """The head node sleeps; ``counts``: its monotonic clock goes on meanwhile."""
-        head = self._head
-        if head is None or head.asleep:
+        if self.asleep:
             return
-        head.asleep = True
-        began = self.clock.monotonic()
+        self._wakes_at = self.clock.monotonic() + seconds
+        if self._head is not None:
+            self._head.asleep = True
 
         def wake() -> None:
-            if not counts and head is self._head:  # or it lost its power meanwhile, and booted
-                self.head_clock.lost_s += self.clock.monotonic() - began
-            head.wake()
+            if not counts:
+                self.head_clock.lost_s += seconds
+            if self._head is not None:
+                self._head.wake()
 
-        self.events.after(seconds, wake)
+        self.events.at(self._wakes_at, wake)
+
+    @property
+    def asleep(self) -> bool:
+        return self.clock.monotonic() < self._wakes_at
+
+    def when_awake(self, action: Callable[[], object]) -> None:
+        """Now, or when the head node wakes."""
+        if self.asleep:
+            self.events.at(self._wakes_at, action)
+        else:
+            action()
 
     # ------------------------------------------------------------------ who is meant
 
@@ -247,10 +267,6 @@ class Stage(Cluster):
     @property
     def store_path(self) -> str:
         return self._store_path
-
-    @property
-    def asleep(self) -> bool:
-        return self._head is not None and self._head.asleep
 
     @property
     def core(self) -> Optional[Core]:

@@ -68,6 +68,7 @@ class World(JobQueue):
         self.on_birth: Callable[[Machine], None] = lambda machine: None
         self.recycled: Optional[list[str]] = None  # addresses of ended machines, to be given again; None: never
         self.launch_at_most: Optional[int] = None  # in one call
+        self.end_at_most: Optional[int] = None
         self._numbers = itertools.count(1)
         self._addresses = itertools.count(1)
         self._waiting: dict[str, dict[int, Job]] = {}  # by shape, in the order of submission

@@ -758,6 +758,15 @@ def terminate_unheard(scene: Scene) -> None:
 
 
 @shows
+def terminate_first_only(scene: Scene) -> None:
+    first, second = scene.launch(2)
+    scene.befall("terminate_first_only", for_s=100.0)
+    answers = scene.cloud.terminate([first.id, second.id])
+    assert [answers[one.id].outcome for one in (first, second)] == [EndOutcome.ENDING, EndOutcome.FAILED]
+    assert (first.ending, second.ending) == (True, False)
+
+
+@shows
 def terminate_late(scene: Scene) -> None:
     (machine,) = scene.launch()
     scene.befall("terminate_late", for_s=100.0, late_s=60.0)
@@ -900,6 +909,30 @@ def head_sleeps(scene: Scene) -> None:
         assert scene.operations["jobs done"] > reads + 1
         assert core.wall() - wall == pytest.approx(3659.0)
         assert core.now() - before == pytest.approx(3659.0 if counts else 59.0)
+
+
+def test_a_daemon_that_is_killed_while_the_head_node_sleeps_starts_when_it_wakes(scene: Scene) -> None:
+    lives(scene)
+    scene.befall("head_sleeps", for_s=1000.0, counts=False)
+    scene.befall("restart", down_s=10.0)
+    scene.kill_now(10.0)
+    scene.run(995.0)
+    assert (scene.daemon, scene.lives) == (None, 1)
+    scene.run(30.0)
+    assert scene.daemon is not None and scene.lives == 2
+    assert scene.head_clock.lost_s == 1000.0
+
+
+def test_nothing_is_sent_after_a_kill(scene: Scene) -> None:
+    """Not even what waited in the executor for its turn, while the stack is left."""
+    lives(scene)
+    assert scene.core is not None
+    executor, sent = scene.core.executor, list[str]()
+    scene.arm("last words", 1, down_s=60.0, within_s=1000.0)
+    executor.act("cloud", "node", lambda: sent.append("first"), lambda outcome: scene.operation("last words"), 60.0)
+    executor.act("cloud", "node", lambda: sent.append("second"), lambda outcome: None, 60.0)
+    scene.run(30.0)
+    assert (scene.daemon, sent) == (None, ["first"])
 
 
 # --------------------------------------------------------------------------- what holds for all
