@@ -12,11 +12,12 @@ import os
 import re
 from contextlib import suppress
 from pathlib import Path
-from typing import Optional
+from typing import Mapping, Optional
 
 from elastiq.interfaces import Owner
 
-_ID = re.compile(r"[0-9a-f]{32}")
+# None where it is "uninitialized", or all zero.
+_MACHINE_ID = dict.fromkeys(("etc/machine-id", "var/lib/dbus/machine-id"), r"\s*((?!0{32})[0-9A-Fa-f]{32})\s*\Z")
 # In /proc/net/fib_trie: an address on a line of its own, what it is on the next ones.
 _LOCAL_IPV4 = re.compile(r"\|-- (\S+)\n(?: +/.*\n)*? +/32 host LOCAL\b")
 # Where an instance finds its own id: in the firmware (EC2 writes it there), else in what cloud-init left on disk.
@@ -37,7 +38,7 @@ def owner(cluster_name: str, statedir: Path, *, root: Path = Path("/")) -> Owner
     The head's id is a keyed hash, so that the machine id itself (which is confidential, machine-id(5))
     is in no tag. Raises `IdentityError`.
     """
-    machine = _machine_id(root)
+    machine = _said(root, _MACHINE_ID)
     if machine is None:
         from elastiq.headid import kept_id
 
@@ -46,18 +47,8 @@ def owner(cluster_name: str, statedir: Path, *, root: Path = Path("/")) -> Owner
         except ValueError as error:
             raise IdentityError(str(error)) from None
     message = f"elastiq:{os.getuid()}:{cluster_name}".encode()
-    head = hmac.new(machine.encode(), message, hashlib.sha256).hexdigest()
+    head = hmac.new(machine.lower().encode(), message, hashlib.sha256).hexdigest()
     return Owner(cluster_name, head, own_addresses(root), own_instance_id(root))
-
-
-def _machine_id(root: Path) -> Optional[str]:
-    """The id of this machine; None where it has none: missing, empty, "uninitialized", all zero."""
-    for name in ("etc/machine-id", "var/lib/dbus/machine-id"):
-        with suppress(OSError, ValueError):
-            text = (root / name).read_text("ascii").strip().lower()
-            if _ID.fullmatch(text) and text.strip("0"):
-                return text
-    return None
 
 
 def own_addresses(root: Path = Path("/")) -> frozenset[str]:
@@ -76,7 +67,12 @@ def own_addresses(root: Path = Path("/")) -> frozenset[str]:
 
 def own_instance_id(root: Path = Path("/")) -> Optional[str]:
     """The cloud's name of this machine; None where nothing on it says."""
-    for name, pattern in _INSTANCE_ID.items():
+    return _said(root, _INSTANCE_ID)
+
+
+def _said(root: Path, places: Mapping[str, str]) -> Optional[str]:
+    """What the first file that has it says, as its pattern finds it."""
+    for name, pattern in places.items():
         with suppress(OSError, ValueError):
             found = re.match(pattern, (root / name).read_text("utf-8"))
             if found:
