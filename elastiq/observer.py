@@ -162,11 +162,12 @@ class Observer:
                 core.tell_once(notice, notice, logging.WARNING)
                 if core.store_is_new:
                     core.store_is_lost()
+            names = sorted(instance.id for instance in view.other_heads)
             text = (
-                f"instances with this cluster's name but another head node's id ({len(view.other_heads)}): "
-                "not touched; elastiqctl adopt takes them over"
+                "instances with this cluster's name but another head node's id "
+                f"({len(names)}: {', '.join(names[:10])}): not touched; elastiqctl adopt takes them over"
             )
-            core.tell(f"other heads at {site}", text if view.other_heads else "")
+            core.tell(f"other heads at {site}", text if names else "")
             for move in core.registry.moves:
                 if move.after is State.GONE and move.legal:
                     self.ending.forget(move.node)

@@ -91,6 +91,14 @@ def test_machines_of_others_and_of_other_heads_are_counted_at_all_sites() -> Non
     assert rig.observer.foreign() == 6
 
 
+def test_machines_of_another_head_are_named_for_a_person() -> None:
+    rig = Rig()
+    others = tuple(an_instance(f"i-{number}") for number in (2, 1))
+    rig.cloud.script.answers["instances"] = Instances((), other_heads=others)
+    rig.read(*ALL)
+    assert "(2: i-1, i-2)" in rig.core.notices["other heads at aws"]
+
+
 @pytest.mark.parametrize("source", ["queue", "workers"])
 def test_nothing_is_launched_or_ended_while_the_queue_or_the_workers_are_unknown(source: str) -> None:
     rig = Rig()
