@@ -110,9 +110,10 @@ class Orders:
         return any(self._fit(group, pool, offer)[0] for pool, offer in self._offers_to(group))
 
     def _offers_to(self, group: JobGroup) -> Iterator[tuple[Pool, Offer]]:
-        """Those of pools that are not known to run none of its jobs."""
-        refused_by = self._s.trials.get(group.key).refused_by
-        return _offers(pool for pool in self._s.settings.pools if pool.name not in refused_by)
+        """Those that are not known to run none of its jobs."""
+        trial = self._s.trials.get(group.key)
+        offers = _offers(self._s.settings.pools)
+        return ((pool, offer) for pool, offer in offers if not trial.refuses(pool.name, offer.flavour))
 
     def _fit(self, group: JobGroup, pool: Pool, offer: Offer) -> tuple[int, str, Vector]:
         """How many of its jobs an empty machine holds, if none why, and that machine's room."""

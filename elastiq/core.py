@@ -284,6 +284,9 @@ class Core:
         # there is no other have not been tried at all.
         groups, node.groups = node.groups, {}
         for key, jobs in groups.items():
+            trial = self.trials.get(key)
+            if trial.refuses(node.pool, node.flavour):
+                continue  # of a trial that is over
             self.trials.uncover(key, jobs)
-            if not any(key in other.groups for other in self.registry):
+            if all(key not in other.groups or trial.refuses(other.pool, other.flavour) for other in self.registry):
                 self.trials.never_came(key)

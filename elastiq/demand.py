@@ -75,7 +75,11 @@ class Trial:
     running: int = 0
     room_s: float = 0.0  # for how long fitting room stood free and unused
     reason: str = ""
-    refused_by: tuple[str, ...] = ()  # pools whose machines joined and ran none of it
+    refused_by: tuple[str, ...] = ()  # pools whose machines joined and ran none of it, POOL/FLAVOUR if too small
+
+    def refuses(self, pool: str, flavour: str) -> bool:
+        """Whether such a machine is known to run none of it."""
+        return not {pool, f"{pool}/{flavour}"}.isdisjoint(self.refused_by)
 
 
 @dataclass
@@ -113,9 +117,14 @@ class Trials:
             self.changed = True
 
     def never_came(self, key: str) -> None:
-        """No machine of those launched for the group joined: it was not tried at all."""
-        if self.standing(key) is Standing.TRYING:
-            del self.records[key]
+        """No machine of those launched for the group joined: it was not tried at all, or not where it was not
+        known to be refused."""
+        trial = self.get(key)
+        if trial.standing is Standing.TRYING:
+            if trial.refused_by:
+                trial.standing = Standing.UNSERVED
+            else:
+                del self.records[key]
             self.changed = True
 
     def observe_jobs(self, jobs: Jobs, ran_something: frozenset[str]) -> None:
@@ -142,8 +151,8 @@ class Trials:
 
     def observe_room(self, free: Mapping[str, tuple[str, frozenset[str]]], seconds: float, limit_s: float) -> None:
         """Learn from another so many observed seconds which groups do not use what they have. ``free``: for
-        a group, one machine that was launched for it and has room, and the pools where such machines have
-        had it for ``limit_s``."""
+        a group, one machine that was launched for it and has room, or is too small, and the pools where such
+        machines have stood free for ``limit_s``, as in `Trial.refused_by`."""
         for key in self.records:
             trial = self.get(key)
             if trial.standing is not Standing.TRYING:
@@ -154,8 +163,10 @@ class Trials:
                 continue
             trial.standing = Standing.UNSERVED
             trial.refused_by = tuple(sorted({*trial.refused_by, *pools}))
-            trial.reason = (
-                f"a machine was launched for it, and {where} had room for {trial.room_s:.0f} s, but none of "
+            trial.reason = f"a machine was launched for it, and {where} " + (
+                f"had room for {trial.room_s:.0f} s, but none of "
                 "these jobs started: see the job's Requirements and the worker's START"
+                if any("/" not in name for name in pools)
+                else "turned out to be too small"
             )
             self.changed = True

@@ -11,6 +11,7 @@ import heapq
 import itertools
 import queue
 import time
+from functools import partial
 from typing import Callable, Optional, Protocol
 
 Action = Callable[[], object]
@@ -27,9 +28,10 @@ class Clock(Protocol):
 
 
 class RealClock:
-    """The machine's."""
+    """The machine's. Time in which it was suspended passes too, so that what was read before is old."""
 
-    monotonic = staticmethod(time.monotonic)
+    # Linux alone tells the two apart: its CLOCK_MONOTONIC stands still meanwhile (clock_gettime(2)).
+    monotonic = staticmethod(partial(time.clock_gettime, getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)))
     time = staticmethod(time.time)
 
 

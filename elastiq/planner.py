@@ -33,11 +33,11 @@ def plan(s: Situation) -> Plan:
         orders.floor()
     verdicts = _serve(s, room, orders)
     unused = _unused(s)
-    on_trial = frozenset(node.id for nodes in unused.values() for node in nodes)
+    on_trial = frozenset(node.id for machines in unused.values() for node, _ in machines)
     drains = _drains(s, room.reserved | on_trial) if not s.no_end else []
     drains += [step for step in _black_holes(s) if step.node not in [one.node for one in drains]]
     failed, ends = _useless(s)
-    found_out = {key: (_machine_name(s, nodes[0].id), _long_free(s, nodes)) for key, nodes in unused.items()}
+    found_out = {key: (_machine_name(s, found[0][0].id), _long_free(s, found)) for key, found in unused.items()}
     made = Plan(orders.merged(), tuple(drains), failed, ends, verdicts, unused=found_out)
     return replace(made, summary=_summary(s, made))
 
@@ -73,12 +73,12 @@ def _free(s: Situation, worker: Worker) -> Vector:
     return vector(worker.free, max(0, s.settings.n_jobs_per_vm - worker.jobs))
 
 
-def _unused(s: Situation) -> dict[str, list[Node]]:
+def _unused(s: Situation) -> dict[str, list[tuple[Node, str]]]:
     """For each waiting group under trial, the machines that were launched for it, have joined, and have room
-    for it or turned out to be too small."""
+    for it or turned out to be too small; with each, what then refuses it, as in `Trial.refused_by`."""
     groups = s.jobs.groups if s.jobs is not None else ()
     on_trial = {g.key: g for g in groups if g.waiting and s.trials.standing(g.key) is Standing.TRYING}
-    found: dict[str, list[Node]] = {}
+    found: dict[str, list[tuple[Node, str]]] = {}
     for node in s.registry if on_trial else ():
         worker = node.seen
         if node.state not in IN_SERVICE or worker is None or not worker.takes_jobs:
@@ -86,15 +86,17 @@ def _unused(s: Situation) -> dict[str, list[Node]]:
         free = _free(s, worker)
         whole = vector(worker.total, s.settings.n_jobs_per_vm)
         for key in node.groups:
-            if key in on_trial:
+            if key in on_trial and not s.trials.get(key).refuses(node.pool, node.flavour):
                 asked = need(on_trial[key].request)
-                if jobs_held(free, asked) or not jobs_held(whole, asked):
-                    found.setdefault(key, []).append(node)
+                if jobs_held(free, asked):
+                    found.setdefault(key, []).append((node, node.pool))
+                elif not jobs_held(whole, asked):
+                    found.setdefault(key, []).append((node, f"{node.pool}/{node.flavour}"))
     return found
 
 
-def _long_free(s: Situation, nodes: Sequence[Node]) -> frozenset[str]:
-    return frozenset(node.pool for node in nodes if node.room_s >= s.settings.unused_room_s)
+def _long_free(s: Situation, machines: Sequence[tuple[Node, str]]) -> frozenset[str]:
+    return frozenset(refuser for node, refuser in machines if node.room_s >= s.settings.unused_room_s)
 
 
 def _serve(s: Situation, room: Room, orders: Orders) -> tuple[Verdict, ...]:
@@ -126,10 +128,10 @@ def _serve_group(s: Situation, group: JobGroup, waited: Optional[int], room: Roo
         return Verdict(group, 0, 0, group.not_eligible, matchable=False)
     trial = s.trials.get(group.key)
     if trial.standing is Standing.UNSERVED:
-        if all(pool.name in trial.refused_by for pool in s.settings.pools):
+        if all(trial.refuses(pool.name, flavour) for pool in s.settings.pools for flavour in pool.flavours):
             return Verdict(group, 0, 0, trial.reason, matchable=False)
-        held = Held()  # room that it does not use must not keep machines of another pool from it
-    else:
+    held = Held()  # room that it does not use must not keep machines of another pool from it
+    if not trial.refused_by:
         fresh = s.history.waiting_s(group.key, s.now) < s.settings.unused_room_s
         held = room.hold(need(group.request), group.waiting, fresh or trial.standing is Standing.TRYING)
     left = group.waiting - held.jobs

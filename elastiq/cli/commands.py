@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import platform
 import sys
-import time
 from argparse import Namespace
 from typing import Any, Optional
 
@@ -13,6 +12,7 @@ from elastiq import __version__, client, config
 from elastiq.cli import follow, process, view
 from elastiq.cli.running import holder
 from elastiq.control import Refused
+from elastiq.events import RealClock
 from elastiq.logfiles import LOG_FILE
 from elastiq.paths import Paths
 from elastiq.plugin_loader import cloud_class
@@ -46,7 +46,7 @@ def status(paths: Paths, args: Namespace) -> int:
         print(json.dumps({**found, "pid": answer["pid"]}, indent=2))
     else:
         try:
-            text = view.text(found, answer["pid"], time.monotonic() - found["monotonic_at"])
+            text = view.text(found, answer["pid"], RealClock.monotonic() - found["monotonic_at"])
         except (KeyError, TypeError):  # after an upgrade
             text = f"elastiq {found.get('version')} runs, another version than this elastiqctl: restart it"
         print(text)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from elastiq.demand import Standing
 from elastiq.executor import DeadlineError
 from elastiq.health import BOOTS_BEFORE_BREAK
 from elastiq.interfaces import Intent, Offer, Resources
@@ -134,6 +135,23 @@ def test_a_group_without_any_machine_left_has_not_been_tried() -> None:
     core.registry.move(node, State.GONE, "", WALL)
     core.persist()
     assert "g" not in core.trials.records
+
+
+def test_a_group_whose_last_try_never_came_is_as_it_was_before_it() -> None:
+    """Machines of pools that it refused before are none of the try."""
+    core = Surroundings().core
+    core.trials.launched(group(), 1)
+    core.trials.observe_room({"g": ("w1", frozenset({"ec2"}))}, 300.0, 300.0)
+    core.trials.launched(group(), 1)
+    old = core.registry.add(a_node(State.IDLE, 1, groups={"g": 1}))
+    coming = core.registry.add(a_node(State.BOOTING, 2, pool="other", groups={"g": 1}))
+    core.registry.move(old, State.GONE, "", WALL)
+    core.persist()
+    assert (core.trials.standing("g"), core.trials.records["g"].covered) == (Standing.TRYING, 1)
+    core.registry.add(a_node(State.IDLE, 3, groups={"g": 1}))
+    core.registry.move(coming, State.GONE, "", WALL)
+    core.persist()
+    assert (core.trials.standing("g"), core.trials.records["g"].refused_by) == (Standing.UNSERVED, ("ec2",))
 
 
 # --------------------------------------------------------------------------- storing

@@ -117,3 +117,13 @@ def test_a_short_wait_after_an_action_never_stops_the_loop() -> None:
     events.post(act)
     events.run()
     assert len(seen) == 20_000
+
+
+def test_the_clock_of_the_timers_goes_on_while_the_machine_is_suspended() -> None:
+    """Only so is an answer from before known to be old. /proc/uptime counts suspended time (proc(5))."""
+    with open("/proc/uptime", encoding="ascii") as file:
+        before = float(file.read().split()[0])
+        now = RealClock.monotonic()
+        file.seek(0)
+        after = float(file.read().split()[0])
+    assert before - 0.02 <= now <= after + 0.02

@@ -473,7 +473,26 @@ def test_a_machine_that_turned_out_too_small_is_evidence_too() -> None:
     small = Resources(cpus=0.5, memory_mb=100)
     node = idle(1, room_s=900.0, groups={"g": 1}, seen=a_worker(total=small, free=small))
     made = plan(situation(group(), nodes=[node], trials=trials))
-    assert made.unused == {"g": ("i-1 (w1)", frozenset({"ec2"}))}
+    assert made.unused == {"g": ("i-1 (w1)", frozenset({"ec2/medium"}))}
+
+
+def test_a_flavour_that_turned_out_too_small_keeps_no_job_from_the_larger_ones_of_its_pool() -> None:
+    settings = some_settings(pools=(a_pool(flavours=("medium", "large"), capacity=Resources()), a_pool("other")))
+    made = plan(situation(group(waiting=2), trials=unserved_trials("ec2/medium"), settings=settings))
+    assert launched(made) == {"ec2/large": 1}
+    trials = unserved_trials("ec2/medium", "ec2/large", "other")
+    made = plan(situation(group(waiting=2), trials=trials, settings=settings))
+    assert (launched(made), made.verdicts[0].matchable) == ({}, False)
+
+
+def test_a_machine_that_a_group_refused_before_is_not_kept_for_it_while_another_is_tried() -> None:
+    settings = some_settings(pools=(a_pool(), a_pool("other")))
+    trials = unserved_trials("ec2")
+    trials.launched(group(), 1)
+    old = idle(1, idle_s=600.0, room_s=900.0, groups={"g": 1})
+    coming = a_node(State.BOOTING, 2, pool="other", groups={"g": 1})
+    made = plan(situation(group(), nodes=[old, coming], trials=trials, settings=settings))
+    assert (drained(made), launched(made), made.unused) == (["i-1"], {}, {})
 
 
 def test_a_machine_under_trial_is_not_drained_before_the_verdict() -> None:
