@@ -10,21 +10,22 @@ from typing import Iterable
 
 from elastiq.inifile import Entry, Problems
 from elastiq.keys import CORE, check_cluster_name
-from elastiq.names import hint, nearest
-from elastiq.plugin_loader import BATCH_GROUP, CLOUD_GROUP, names
+from elastiq.names import hint, known, nearest
+from elastiq.plugin_loader import BATCH_GROUP, BUILT_IN, CLOUD_GROUP
 
 
-def unknown_key(entry: Entry, known: Iterable[str], problems: Problems) -> None:
+def unknown_key(entry: Entry, keys: Iterable[str], problems: Problems) -> None:
     """Of a key that its section does not have."""
     home = next((name for name, options in CORE.items() if entry.key in {one.name for one in options}), None)
-    meant = nearest(entry.key, known)
+    meant = nearest(entry.key, keys)
     what = f"it belongs to [{home}]" if home else f"did you mean `{meant}`?" if meant else "remove it"
     problems.add(entry.line, entry.section, entry.key if meant else entry.label, f"is not a known key, {what}")
 
 
 def unread_section(section: str, why: str, problems: Problems, warnings: Problems) -> None:
     """Of a section that is neither the core's nor the batch system's; ``why`` says why it is no pool either."""
-    kind, batches, clouds = section.partition(":")[0], names(BATCH_GROUP), names(CLOUD_GROUP)
+    kind = section.partition(":")[0]
+    batches, clouds = (sorted(known(group, BUILT_IN[group])) for group in (BATCH_GROUP, CLOUD_GROUP))
     if kind in batches:
         warnings.at(section, "", "is not read, it is not batch_plugin")
     elif kind in clouds:

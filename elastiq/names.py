@@ -7,13 +7,24 @@ from __future__ import annotations
 
 import difflib
 from importlib.metadata import distributions
-from typing import Iterable
+from typing import Iterable, Mapping
+
+from elastiq.inifile import ConfigError
 
 
-def third_parties(group: str) -> dict[str, str]:
-    """Where each plugin of an entry-point group is to be found. As with imports, the first one counts."""
+def known(group: str, built_in: Mapping[str, str]) -> dict[str, str]:
+    """Where each plugin of an entry-point group is to be found, also a third party's."""
     found = [point for dist in distributions() for point in dist.entry_points if point.group == group]
-    return {point.name: point.value for point in reversed(found)}
+    # As with imports, the first one counts.
+    return {**{point.name: point.value for point in reversed(found)}, **built_in}
+
+
+def place_of(name: str, group: str, built_in: Mapping[str, str]) -> str:
+    """Where the plugin of that name is to be found. Raises `ConfigError`."""
+    places = known(group, built_in)
+    if name not in places:
+        raise ConfigError([f"there is no plugin `{name}` for {group}, {hint(name, sorted(places))}"])
+    return places[name]
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

@@ -27,24 +27,12 @@ def cloud_class(kind: str) -> type[Cloud]:
     return cast("type[Cloud]", _load(CLOUD_GROUP, kind, Cloud))
 
 
-def names(group: str) -> list[str]:
-    """All that could be asked for."""
-    return sorted(_known(group))
-
-
-def _known(group: str) -> dict[str, str]:
-    """Where each plugin is to be found, a third party's included."""
-    from elastiq.names import third_parties  # costs time and memory that a built-in plugin's user need not pay
-
-    return {**third_parties(group), **BUILT_IN[group]}
-
-
 def _load(group: str, name: str, base: Any) -> Any:
-    place = BUILT_IN[group].get(name) or _known(group).get(name)
+    place = BUILT_IN[group].get(name)
     if place is None:
-        from elastiq.names import hint
+        from elastiq.names import place_of  # costs time and memory that a built-in plugin's user need not pay
 
-        raise ConfigError([f"there is no plugin `{name}` for {group}, {hint(name, names(group))}"])
+        place = place_of(name, group, BUILT_IN[group])
     module, _, attribute = place.partition(":")
     try:
         found = getattr(importlib.import_module(module.strip()), attribute.strip(), None)

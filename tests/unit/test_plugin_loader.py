@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from elastiq import plugin_loader
+from elastiq import names, plugin_loader
 from elastiq.inifile import ConfigError
 
 THIRD_PARTY = """\
@@ -66,8 +66,9 @@ def test_the_built_in_plugins_are_found_with_the_keys_that_are_declared_for_them
 def test_a_third_partys_plugin_is_found_by_its_entry_point() -> None:
     assert plugin_loader.batch_class("flux").section == "flux"
     assert plugin_loader.cloud_class("nimbus").kind == "nimbus"
-    assert {"flux", "htcondor"} <= set(plugin_loader.names(plugin_loader.BATCH_GROUP))
-    assert plugin_loader.names(plugin_loader.CLOUD_GROUP) == ["ec2", "nimbus"]
+    known = {group: sorted(names.known(group, built_in)) for group, built_in in plugin_loader.BUILT_IN.items()}
+    assert {"flux", "htcondor"} <= set(known["elastiq.batch"])
+    assert known["elastiq.cloud"] == ["ec2", "nimbus"]
 
 
 @pytest.mark.usefixtures("third_party")
