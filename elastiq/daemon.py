@@ -27,9 +27,10 @@ Plans = Callable[[planner.Situation], planner.Plan]
 
 
 class Daemon:
-    """One cluster's daemon; `elastiq.factory` builds it.
+    """One cluster's daemon.
 
-    `run` blocks on the decision thread. `stop` and `status` may be called from anywhere.
+    `run` blocks on the decision thread. `stop` and `status` may be called from anywhere. ``plans`` is for
+    simulations and tests.
     """
 
     def __init__(self, core: Core, plans: Plans = planner.plan) -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import importlib
-from typing import Any, cast
+from typing import Any, Mapping, cast
 
 from elastiq.inifile import ConfigError
-from elastiq.interfaces import BatchSystem, Cloud
+from elastiq.interfaces import BatchSystem, Cloud, Owner
+from elastiq.settings import Settings
 
 BATCH_GROUP = "elastiq.batch"
 CLOUD_GROUP = "elastiq.cloud"
@@ -25,6 +26,13 @@ def batch_class(name: str) -> type[BatchSystem]:
 def cloud_class(kind: str) -> type[Cloud]:
     """The cloud whose pools are the sections [kind] and [kind:NAME]. Raises `ConfigError`."""
     return cast("type[Cloud]", _load(CLOUD_GROUP, kind, Cloud))
+
+
+def plugins(settings: Settings, owner: Owner) -> tuple[BatchSystem, Mapping[str, Cloud]]:
+    """Make the batch system and the cloud of each site that the settings name; reads nothing outside."""
+    batch = batch_class(settings.batch_plugin).from_config(settings.batch_options, owner)
+    clouds = {site: cloud_class(pools[0].kind).from_config(pools, owner) for site, pools in settings.sites.items()}
+    return batch, clouds
 
 
 def _load(group: str, name: str, base: Any) -> Any:

@@ -17,7 +17,7 @@ import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Optional, Sequence
 
-from elastiq import __version__, command, config, factory, identity, logs
+from elastiq import __version__, command, config, identity, logs
 from elastiq.control import Answer, ControlServer, Refused
 from elastiq.core import Core
 from elastiq.daemon import Daemon
@@ -25,6 +25,7 @@ from elastiq.events import EventQueue, RealClock
 from elastiq.interfaces import SourceError
 from elastiq.notify import notify, watchdog_s
 from elastiq.paths import LOCK, SOCKET_LOCK, Lock, LockedError, Paths, claim, path
+from elastiq.plugin_loader import plugins
 from elastiq.store import Store, StoreError
 from elastiq.threads import ThreadExecutor
 
@@ -132,9 +133,9 @@ class Service:
 
     def _decide(self) -> None:
         try:
-            plugins, executor = factory.plugins(self._settings, self._owner), ThreadExecutor(self._events)
+            made, executor = plugins(self._settings, self._owner), ThreadExecutor(self._events)
             store = Store(str(self._paths.statedir / "elastiq.db"))
-            daemon = factory.build(Core(self._settings, *plugins, self._owner, self._events, executor, store))
+            daemon = Daemon(Core(self._settings, *made, self._owner, self._events, executor, store))
             daemon.core.log_failures = lambda: self._sinks.failures
             daemon.start()
             daemon.heartbeat()
@@ -204,7 +205,7 @@ class Service:
             settings = loaded.settings
             if settings.cluster_name != self._settings.cluster_name:
                 raise config.ConfigError(["cluster_name cannot change while elastiq runs: restart it"])
-            batch, clouds = factory.plugins(settings, self._owner)
+            batch, clouds = plugins(settings, self._owner)
             self._begin_log(loaded, "configuration read again")
         except EXPECTED as error:
             text = "; ".join(_explained(error)[1])

@@ -1,4 +1,4 @@
-"""A simulated cluster with the real daemon on it, built by the one factory on one event queue."""
+"""A simulated cluster with the real daemon on it, on one event queue."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import itertools
 import random
 from typing import Callable, Mapping, Optional
 
-from elastiq import factory
 from elastiq.core import Core
 from elastiq.daemon import Daemon
 from elastiq.events import Action, EventQueue, Timer
@@ -91,7 +90,7 @@ class Cluster:
             new_id=lambda: f"launch{next(self._launches):05}",
             jitter=self._rng,
         )
-        self.daemon = factory.build(core)
+        self.daemon = Daemon(core)
         self.daemon.start()
         return self.daemon
 

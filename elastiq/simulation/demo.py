@@ -1,7 +1,7 @@
 """`elastiqctl demo`: the whole daemon at work on a simulated cluster, from the first job to the last machine.
 
-The daemon is the real one, built by the factory that the service uses. Jobs arrive, machines boot, run
-them, stay idle, are drained and end; then what it took is summed up.
+The daemon is the real one. Jobs arrive, machines boot, run them, stay idle, are drained and end; then what it
+took is summed up.
 """
 
 from __future__ import annotations

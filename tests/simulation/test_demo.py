@@ -22,8 +22,9 @@ from typing import Any, Iterator, Optional
 
 import pytest
 
-from elastiq import factory, planner
-from elastiq.simulation import demo
+from elastiq import planner
+from elastiq.daemon import Daemon
+from elastiq.simulation import cluster, demo
 from elastiq.simulation.view import LiveView, Picture
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -81,7 +82,7 @@ def test_without_the_planners_launches_no_job_is_done(
     def launches_nothing(situation: planner.Situation) -> planner.Plan:
         return replace(planner.plan(situation), launches=())
 
-    monkeypatch.setattr(factory, "build", functools.partial(factory.build, plans=launches_nothing))
+    monkeypatch.setattr(cluster, "Daemon", functools.partial(Daemon, plans=launches_nothing))
     out = io.StringIO()
     assert demo.run_demo(1, as_json=True, out=out) == demo.EXIT_UNFINISHED
     s = json.loads(out.getvalue())
@@ -94,7 +95,7 @@ def test_without_the_planners_drains_no_machine_ends(monkeypatch: pytest.MonkeyP
     def drains_nothing(situation: planner.Situation) -> planner.Plan:
         return replace(planner.plan(situation), drains=())
 
-    monkeypatch.setattr(factory, "build", functools.partial(factory.build, plans=drains_nothing))
+    monkeypatch.setattr(cluster, "Daemon", functools.partial(Daemon, plans=drains_nothing))
     out = io.StringIO()
     assert demo.run_demo(1, as_json=True, out=out) == demo.EXIT_UNFINISHED
     s = json.loads(out.getvalue())
