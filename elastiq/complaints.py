@@ -1,4 +1,4 @@
-"""What is said of a configuration with keys or sections that nobody knows, or without a name of the cluster.
+"""What is said of a configuration with keys, sections or a batch_plugin that nobody knows, or without cluster_name.
 
 Imported only for such a file.
 """
@@ -6,12 +6,14 @@ Imported only for such a file.
 from __future__ import annotations
 
 import socket
-from typing import Iterable
+from contextlib import suppress
+from typing import Iterable, Iterator
 
-from elastiq.inifile import Entry, Problems
+from elastiq.inifile import ConfigError, Entry, Problems
+from elastiq.interfaces import BatchSystem
 from elastiq.keys import CORE, check_cluster_name
 from elastiq.names import hint, known, nearest
-from elastiq.plugin_loader import BATCH_GROUP, BUILT_IN, CLOUD_GROUP
+from elastiq.plugin_loader import BATCH_GROUP, BUILT_IN, CLOUD_GROUP, batch_class
 
 
 def unknown_key(entry: Entry, keys: Iterable[str], problems: Problems) -> None:
@@ -32,6 +34,13 @@ def unread_section(section: str, why: str, problems: Problems, warnings: Problem
         problems.at(section, "", why)
     else:
         problems.at(section, "", f"is not a known section, {hint(kind, [*CORE, *batches, *clouds], '[{}]')}")
+
+
+def batch_classes(sections: Iterable[str]) -> Iterator[type[BatchSystem]]:
+    """The batch systems that sections are named after, as far as they can be loaded."""
+    for name in known(BATCH_GROUP, BUILT_IN[BATCH_GROUP]).keys() & set(sections):
+        with suppress(ConfigError):
+            yield batch_class(name)
 
 
 def host_name(problems: Problems, warnings: Problems) -> str:

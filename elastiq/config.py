@@ -135,7 +135,11 @@ class _Reader:
         try:
             batch = batch_class(name)
         except ConfigError as error:
+            from elastiq.complaints import batch_classes
+
             self.problems.at("elastiq", "batch_plugin", error.problems[0])
+            for other in batch_classes(self.sections):  # one of them may be meant
+                self._values(self._section(other.section), other.OPTIONS)
             return name, {}
         return batch.section, self._values(self._section(batch.section), batch.OPTIONS)
 

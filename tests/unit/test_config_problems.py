@@ -283,6 +283,17 @@ def test_a_section_or_key_that_is_there_twice_is_told_with_both_lines(tmp_path: 
     ]
 
 
+@pytest.mark.parametrize(("name", "said"), [("htcondr", "did you mean `htcondor`?"), ("zzz", "known are: ")])
+def test_an_unknown_batch_plugin_does_not_hide_what_is_wrong_in_a_batch_systems_section(
+    tmp_path: Path, name: str, said: str
+) -> None:
+    text = f"[elastiq]\nbatch_plugin = {name}\n[htcondor]\npol = x\ncommand_timeout_s = 0\n[ec2]\nimage_id = ami-1\n"
+    plugin, key, value = problems(tmp_path, text)
+    assert plugin.startswith("2: [elastiq] batch_plugin: there is no plugin") and said in plugin
+    assert key == "4: [htcondor] pol: is not a known key, did you mean `pool`?"
+    assert value == "5: [htcondor] command_timeout_s: must be above 0"
+
+
 def test_a_key_before_any_section_is_told(tmp_path: Path) -> None:
     assert problems(tmp_path, "max_vms = 3\n" + MINIMAL) == ["1: max_vms: stands before any [section], move it"]
 
