@@ -37,8 +37,7 @@ class EC2Cloud(interfaces.Cloud):
         # botocore's own time-outs and retries end before the executor gives the call up
         self.call_deadline_s = max(120, READ_ATTEMPTS * (options["connect_timeout_s"] + options["read_timeout_s"]) + 15)
         self._pools = {pool.name: pool for pool in pools}
-        self._owner = owner
-        self._client = client
+        self._owner, self._client = owner, client
         self._refused: frozenset[str] = frozenset()  # extras of RunInstances that this cloud does not take
         self._images: dict[str, Mapping[str, Any]] = {}
 

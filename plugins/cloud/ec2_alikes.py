@@ -11,15 +11,15 @@ import re
 from collections import Counter, defaultdict
 from configparser import SectionProxy
 from dataclasses import replace
-from typing import Any, Iterator, Mapping, Optional, Sequence
+from typing import Any, Iterator, Mapping, Sequence
 from urllib.parse import urlsplit
 
 from elastiq.interfaces import CloudCapabilities, Instance, Instances, InstanceState, Intent, Owner, Pool
-from elastiq.plugins.cloud import ec2_request
 from elastiq.plugins.cloud.ec2 import PAGE, EC2Cloud
 from elastiq.plugins.cloud.ec2_client import EC2Client
 from elastiq.plugins.cloud.ec2_dialects import TABLE
 from elastiq.plugins.cloud.ec2_errors import NOT_FOUND, STRICT, Fault
+from elastiq.plugins.cloud.ec2_request import TAG_CLUSTER, TAG_HEAD, TAG_INTENT, TAGS, tag_list, tags_of
 
 log = logging.getLogger(__name__)
 
@@ -54,7 +54,7 @@ class AlikeCloud(EC2Cloud):
         self._dialect = dialect
         self._refused = frozenset(filter(None, dialect["without"].split(", ")))
         if dialect["tags"] in ("after", "none"):
-            self._refused |= {ec2_request.TAGS}
+            self._refused |= {TAGS}
         self.capabilities = CloudCapabilities(dialect["tags"] != "none", True, bool(dialect.getboolean("status")))
         # An extra of a listing that means nothing: what is strict with parameters says so before the first launch.
         probe = {"DryRun": False} if dialect.name == "generic" else {}
@@ -110,15 +110,17 @@ class AlikeCloud(EC2Cloud):
 
     def _tag(self, bare: Sequence[Instance]) -> None:
         """CreateTags for instances of ours that have none, a call for each intent."""
-        groups: dict[tuple[Optional[str], str], list[str]] = defaultdict(list)
+        groups: dict[tuple[str, str], list[str]] = defaultdict(list)
         for one in bare:
             intent = self._made.get(one.id)
-            only = next(iter(self._pools)) if len(self._pools) == 1 else None
+            only = next(iter(self._pools)) if len(self._pools) == 1 else ""
             key = intent.id if intent else one.token.replace(self._owner.token_prefix, "", 1)
             groups[intent.offer.pool if intent else only, key].append(one.id)
-        for (pool, key), ids in groups.items():
+        for (name, key), ids in groups.items():
             self._tries.update(ids)
-            tags = ec2_request.tags_of(self._pools.get(pool or ""), key, self._owner)
+            owner, pool = self._owner, self._pools.get(name)  # of several pools it may not be known which
+            ours = {TAG_CLUSTER: owner.cluster, TAG_HEAD: owner.head, TAG_INTENT: key}
+            tags = tags_of(pool, key, owner) if pool else tag_list(ours)
             try:
                 self._call("create_tags", Resources=ids, Tags=tags)
             except Fault as fault:

@@ -34,8 +34,7 @@ def sort_instances(rows: Iterable[Mapping[str, Any]], owner: Owner, known: froze
             place = others if cluster == owner.cluster else foreign
         if place is owned or one.state is not InstanceState.TERMINATED:
             place.append(one)
-    addresses = (one.addresses for one in foreign)
-    return Instances(tuple(owned), tuple(others), len(foreign), frozenset().union(*addresses))
+    return Instances(tuple(owned), tuple(others), len(foreign), frozenset().union(*(one.addresses for one in foreign)))
 
 
 def described(row: Mapping[str, Any]) -> Instance:
@@ -78,8 +77,7 @@ def problem(row: Mapping[str, Any]) -> str:
 def _state(row: Mapping[str, Any]) -> tuple[InstanceState, str]:
     word = str((row.get("State") or {}).get("Name") or "")
     reason = (row.get("StateReason") or {}).get("Message") or row.get("StateTransitionReason") or ""
-    known = {state.value: state for state in InstanceState}
-    state = known.get(word.strip().lower(), InstanceState.UNKNOWN)
+    state = next((state for state in InstanceState if state.value == word.strip().lower()), InstanceState.UNKNOWN)
     return state, " ".join(f"{word or 'no state'}: {reason}".split()).rstrip(": ")
 
 

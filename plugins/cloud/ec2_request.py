@@ -14,10 +14,7 @@ from urllib.parse import urlsplit
 from elastiq.interfaces import Intent, Owner, Pool
 from elastiq.plugins.cloud.ec2_options import launch_template
 
-TAG_CLUSTER = "elastiq:cluster"
-TAG_HEAD = "elastiq:head"
-TAG_POOL = "elastiq:pool"
-TAG_INTENT = "elastiq:intent"
+TAG_CLUSTER, TAG_HEAD, TAG_POOL, TAG_INTENT = "elastiq:cluster", "elastiq:head", "elastiq:pool", "elastiq:intent"
 
 VOLUME_TAGS, TAGS, SHUTDOWN, VOLUMES = "volume tags", "tags", "shutdown", "volumes"
 
@@ -53,15 +50,12 @@ def tag_list(tags: Mapping[str, str]) -> list[dict[str, str]]:
     return [{"Key": key, "Value": value} for key, value in tags.items()]
 
 
-def tags_of(pool: Optional[Pool], intent: str, owner: Owner) -> list[dict[str, str]]:
-    """The tags of an instance that an intent made; ours only where the pool is not known."""
-    tags, ours = {}, {TAG_CLUSTER: owner.cluster, TAG_HEAD: owner.head, TAG_INTENT: intent}
-    if pool:
-        # EC2 takes 256 characters
-        name = pool.options.get("name_template", "").format(cluster=owner.cluster, pool=pool.name, intent=intent)[:256]
-        tags = {**(pool.options.get("tags") or {}), **_given(Name=name)}
-        ours[TAG_POOL] = pool.name
-    return tag_list({**tags, **ours})
+def tags_of(pool: Pool, intent: str, owner: Owner) -> list[dict[str, str]]:
+    """The tags of an instance that an intent made."""
+    # EC2 takes 256 characters
+    name = pool.options.get("name_template", "").format(cluster=owner.cluster, pool=pool.name, intent=intent)[:256]
+    ours = {TAG_CLUSTER: owner.cluster, TAG_HEAD: owner.head, TAG_POOL: pool.name, TAG_INTENT: intent}
+    return tag_list({**(pool.options.get("tags") or {}), **_given(Name=name), **ours})
 
 
 def _network(options: Mapping[str, Any], subnet: str) -> dict[str, Any]:

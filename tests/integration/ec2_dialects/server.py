@@ -147,9 +147,10 @@ class FakeCloud:
         inner = f"<requestId>7a62c49f</requestId>{inner}" if self.way.request_id else inner
         name, space = f"{action}Response", f"http://ec2.amazonaws.com/doc/{asked['Version']}/"
         if self.way.versions is not None and asked["Version"] not in self.way.versions:
-            return re.sub(
-                r"<(/?)(\w)", r"<\1euca:\2", f'<{name} xmlns:euca="http://msgs.eucalyptus.com">{inner}</{name}>'
-            )
+            state = r"<instanceState><code>(.*?)</code><name>(.*?)</name></instanceState>"
+            inner = re.sub(state, r"<stateCode>\1</stateCode><stateName>\2</stateName>", inner)
+            inner = re.sub(r"<(/?)(\w)", r"<\1euca:\2", f"<{name}>{inner}</{name}>")
+            return inner.replace(f"<euca:{name}", f'<euca:{name} xmlns:euca="http://msgs.eucalyptus.com"', 1)
         return f'{self._declaration()}<{name} xmlns="{space}">{inner}</{name}>'
 
     def _check(self, action: str, asked: dict[str, str]) -> None:
