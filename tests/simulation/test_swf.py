@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import random
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 
 from elastiq.events import EventQueue
 from elastiq.interfaces import Resources
+from elastiq.simulation import replay
 from elastiq.simulation.clock import VirtualClock
 from elastiq.simulation.model import JobState
 from elastiq.simulation.swf import Trace, TraceError
@@ -161,3 +163,25 @@ def test_arrivals_are_fed_into_a_world_at_their_time() -> None:
     assert seen == [0, 1, 3, 2]
     assert taken == ["all"]
     assert sorted(job.request.cpus or 0 for job in world.jobs.values() if job.state is JobState.WAITING) == [1, 2]
+
+
+def test_the_daemon_serves_a_trace_to_its_end(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "log.swf"
+    jobs = [
+        line(submit=1000 + 200 * number, run=100 + 37 * number, requested=1 + 7 * number % 40) for number in range(40)
+    ]
+    path.write_text("".join(jobs) + line(submit=1500, run=-1, wait=1, status=5) + "no job\n")
+    assert replay.main([str(path), "--cpus", "8", "--max-vms", "6"]) == 0
+    summary = json.loads(capsys.readouterr().out)
+    assert (summary["trace_jobs"], summary["trace_bad_lines"], summary["jobs_killed"]) == (41, 1, 0)
+    assert summary["jobs_done"] == summary["jobs_submitted"] - 1 > 60
+    assert 1 <= summary["peak_vms"] <= 6
+    assert replay.main([str(path), "--days", "0.01"]) == 0
+    assert json.loads(capsys.readouterr().out)["trace_jobs"] < 10
+
+
+def test_what_cannot_be_replayed_is_said_on_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "notes.txt").write_text("hello\n")
+    for path in (tmp_path / "notes.txt", tmp_path / "nowhere.swf"):
+        assert replay.main([str(path)]) == 2
+        assert path.name in capsys.readouterr().err
