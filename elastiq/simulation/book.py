@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from dataclasses import dataclass
 from typing import Iterable, Mapping, Optional
 
 from elastiq.interfaces import Intent, Resources, WorkerState, request_fits
@@ -19,6 +20,14 @@ from elastiq.simulation.world import World
 IN_SERVICE = frozenset({WorkerState.IDLE, WorkerState.BUSY, WorkerState.OTHER})
 ENDED = frozenset({"shutting-down", "terminated"})
 BROKEN = frozenset({"stopping", "stopped", "error"})
+
+
+@dataclass(frozen=True)
+class View:
+    """What a read of the workers told of our machines: their states, and for how long each was seen idle by then."""
+
+    states: Mapping[str, WorkerState]
+    idle_s: Mapping[str, float]
 
 
 class Book:
@@ -99,13 +108,13 @@ class Book:
                 others = row.drained_by is not None and self._mark not in row.drained_by
                 states[machine] = WorkerState.OTHER if others else row.state
                 self.shown[machine] = record.decided_s
-        record.note = states
         self._count_idle(record, states)
+        record.note = View(states, dict(self.idle_s))
 
     def _count_idle(self, record: Record, states: Mapping[str, WorkerState]) -> None:
         """Time counts as idle only between two whole looks, one after the other, that both saw it so."""
         before, self._before = self._before, record
-        there: Mapping[str, WorkerState] = before.note if before is not None and before.note else {}
+        there: Mapping[str, WorkerState] = before.note.states if before is not None else {}
         gap_s = record.decided_s - before.decided_s if before is not None else 0.0
         looked = before is not None and before.life == record.life and before.good and record.good
         for name, state in states.items():
@@ -118,12 +127,8 @@ class Book:
 
     def _sweep(self, states: Mapping[str, WorkerState], before: Mapping[str, WorkerState]) -> None:
         """More than half of the machines that reported are away: it is the view that is doubted."""
-        away = [name for name in self.shown if name not in states and not self.ours[name].ended]
-        if 2 * len(away) <= len(away) + len(states):
-            self.swept.clear()
-        else:
-            self.swept.update(name for name in before if name not in states)
-        self.swept -= set(states)
+        away = {name for name in (*before, *self.swept) if name not in states and not self.ours[name].ended}
+        self.swept = away if 2 * len(away) > len(away) + len(states) else set()
 
     def hear_instances(self, record: Record) -> None:
         if record.error is not None or record.value is None:
@@ -160,10 +165,16 @@ class Book:
         runs = machine.worker is not None and bool(machine.worker.jobs)
         return runs or self.busy.get(machine.id, -math.inf) >= since
 
-    def workers_known(self, record: Record) -> Mapping[str, WorkerState]:
-        """By machine, in the last read of the workers that the daemon had heard of."""
+    def workers_known(self, record: Record) -> View:
+        """The last read of the workers that the daemon had heard of when it decided."""
         read = record.known.get("workers")
-        return read.note if read is not None and read.error is None and read.note else {}
+        return read.note if read is not None and isinstance(read.note, View) else View({}, {})
+
+    def holds_one_that_waits(self, machine: Machine, window_s: float) -> bool:
+        """Whether the machine, empty, holds a job of any shape that waited of late."""
+        size = self.world.flavours.get(machine.flavour)
+        samples = [self.samples[shape] for shape in self.waited_most(window_s)]
+        return size is not None and any(job.matches and request_fits(job.request, size)[0] for job in samples)
 
     def waited_most(self, window_s: float) -> Mapping[str, int]:
         """The most jobs of each shape that waited at once within the last so many seconds."""

@@ -157,19 +157,21 @@ class Checker(Listener):
             + self.world.now
             - record.decided_s
         )
-        shown = self.book.workers_known(record)
-        useful = [machine for machine in self.book.known_machines() if self._useful(machine, shown, settings)]
+        shown = self.book.workers_known(record).states
+        present = [machine for machine in self.book.known_machines() if self._useful(machine, shown, settings)]
+        useful = [machine for machine in present if self.book.holds_one_that_waits(machine, window_s)]
         since = self.world.now - window_s
         busy = sum(1 for machine in useful if self.book.busy_since(machine, since))
         needed = self.book.machines_needed(settings, window_s, matching=True)
         floor = settings.min_vms + sum(pool.min_vms for pool in settings.pools)
         tried = self.book.machines_needed(settings, window_s, matching=False)
         slack = STORM_SLACK * (1 + len(self.book.waited_most(window_s)))
-        if intent.count > max(0, busy + needed + floor - len(useful)) + tried + slack:
+        lacking = max(0, floor - len(present)) + max(0, busy + needed - len(useful))
+        if intent.count > lacking + tried + slack:
             self.fail(
                 "I6",
-                f"launch storm: {intent.count} more with {len(useful)} useful ones there ({busy} busy); of late the"
-                f" waiting jobs needed {needed}, those that nobody matches {tried}, the minima {floor}",
+                f"launch storm: {intent.count} more with {len(present)} there, {len(useful)} of use ({busy} busy);"
+                f" of late the waiting jobs needed {needed}, those that nobody matches {tried}, the minima {floor}",
             )
 
     def _useful(self, machine: Machine, shown: Iterable[str], settings: Settings) -> bool:
@@ -213,7 +215,7 @@ class Checker(Listener):
     def _idle_long(self, machine: Machine, worker: SimWorker, record: Record) -> None:
         """Only a machine that was seen idle for long is drained, or a black hole, or one whose pool is no more."""
         settings, mode = record.settings, record.args[1]
-        seen_s = self.book.idle_s.get(machine.id, 0.0)
+        seen_s = self.book.workers_known(record).idle_s.get(machine.id, 0.0)
         if mode is DrainMode.IF_IDLE and settings.pool(machine.pool) and seen_s < settings.idle_for_time_s - SLACK_S:
             self.fail("I6", f"drain of {worker.name}, which was seen idle for {seen_s:.0f} s only")
 
@@ -222,7 +224,7 @@ class Checker(Listener):
         read = record.known.get("workers")
         if read is None:
             return
-        left = {name for name, state in self.book.workers_known(record).items() if state in IN_SERVICE}
+        left = {name for name, state in self.book.workers_known(record).states.items() if state in IN_SERVICE}
         for other, drain in self._drains.items():
             done = drain.truth is None or drain.truth.outcome is DrainOutcome.DRAINED
             if drain.decided_s >= read.decided_s and done and drain.life == record.life:
@@ -278,14 +280,16 @@ class Checker(Listener):
         if any(at <= read.effect_s for at in started):
             return False
         new = self.book.visible_since.get(worker, self.world.now) >= read.effect_s
-        undrained = self.book.workers_known(record).get(machine.id) is WorkerState.DRAINED and worker.drained_by is None
+        undrained = (
+            self.book.workers_known(record).states.get(machine.id) is WorkerState.DRAINED and worker.drained_by is None
+        )
         return new or undrained or not self.can_drain
 
     def _no_cause(self, machine: Machine, record: Record) -> str:
         """Empty if this machine may be ended: it was seen drained and empty, it never joined, it was away for
         long, or the cloud called it broken."""
         settings, book = record.settings, self.book
-        state = book.workers_known(record).get(machine.id)
+        state = book.workers_known(record).states.get(machine.id)
         if state is WorkerState.DRAINED or (state is WorkerState.IDLE and not self.can_drain):
             return ""
         if state is not None:

@@ -15,11 +15,13 @@ import sys
 import time
 from collections import Counter
 from functools import partial
+from pathlib import Path
 from typing import Iterable, Iterator, Optional, Sequence
 
+from elastiq.simulation import corpus
 from elastiq.simulation.crew import Finished, work_off
 from elastiq.simulation.scenario import generate
-from elastiq.simulation.shrink import explain, tell
+from elastiq.simulation.shrink import explain, shrink, tell
 from elastiq.simulation.trial import Report, run
 
 LIMIT_S = 120.0  # of real time for one scenario, which takes well under a second
@@ -102,6 +104,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes (one for each core)")
     parser.add_argument("--profile", default="mixed", help="what kind of scenarios (mixed)")
     parser.add_argument("--stop-after", type=int, default=10, help="so many violations (10)")
+    parser.add_argument("--corpus", type=Path, help="with --seed: shrink it, and keep it in this file")
     parser.add_argument("--no-shrink", action="store_true", help="do not look for the shortest lists of happenings")
     asked = parser.parse_args(arguments)
     return _one(asked) if asked.seed is not None else _many(asked)
@@ -113,6 +116,10 @@ def _one(asked: argparse.Namespace) -> int:
     if asked.keep is not None:
         keep = [int(place) for place in asked.keep.split(",")] if asked.keep != "none" else []
     report = run(scenario, keep)
+    if asked.corpus is not None and report.violations:
+        keep = keep if keep is not None else list(shrink(scenario, report.invariant))
+        dropped = frozenset(range(len(scenario.happenings))) - frozenset(keep)
+        corpus.add(asked.corpus, str(report.violations[0]), scenario.without(dropped))
     if report.violations and keep is None and not asked.no_shrink:
         print(explain(scenario, report))
     else:
