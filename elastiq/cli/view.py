@@ -32,7 +32,7 @@ def text(status: Status, pid: int, heartbeat_age_s: float) -> str:
         _head(screen, status, pid, heartbeat_age_s),
         _queue(screen, status["queue"]),
         _nodes(screen, status, now),
-        _pools(screen, status["pools"]),
+        [*_limits(screen, status["quota"]["limits"]), *_pools(screen, status["pools"])],
         _plan(screen, status, now),
         _sources(screen, status["sources"], " ".join(status["notices"])),
     ]
@@ -119,13 +119,25 @@ def _above(screen: Screen, limited: Status) -> list[str]:
     return [screen.line(text, "warn")]
 
 
+def _limits(screen: Screen, limits: list[Status]) -> list[str]:
+    """The hard stops of launches and cost that are set, and how near they are."""
+    if not limits:
+        return []
+    said = [f"{one['limit']}: {one['used']:.4g} {one['counts']}, {max(0, one['left']):.4g} left" for one in limits]
+    reached = [one["limit"] for one in limits if one["left"] <= 0]
+    lines = [screen.line(f"limits: {'; '.join(said)}")]
+    if reached:
+        lines.append(screen.line(f"! reached, nothing is launched: {', '.join(reached)}", "warn"))
+    return lines
+
+
 def _pools(screen: Screen, pools: list[Status]) -> list[str]:
     """What cannot grow, and why; all of them where there are several."""
     lines = []
     for pool in pools:
-        trouble = [f"{offer}: {why}" for offer, why in pool["blocked"].items()]
-        if pool["breaker"]:
-            trouble.insert(0, pool["breaker"])
+        trouble = [f"breaker: {pool['breaker']}"] if pool["breaker"] else []
+        # Of what a block holds back, it says itself; one of a pool or a site holds back all of its offers.
+        trouble += [f"block: {why}" for why in dict.fromkeys(pool["blocked"].values())]
         above = _above(screen, pool)
         if len(pools) > 1 or trouble or above:
             most = "" if pool["max_vms"] is None else f" of at most {pool['max_vms']}"

@@ -383,14 +383,14 @@ def test_a_run_in_which_all_fails_shows_no_secret(tmp_path: Path, echoing: EC2Se
         run.pool.once(kind, "fail")
     if program is None:  # a site is launched at when it was listed
         empty = answer("DescribeInstances", "<reservationSet/>")
-        echoing.script("DescribeInstances", *[empty] * 10)
+        echoing.script("DescribeInstances", *[empty] * 6)
     with run.daemon(*(("-c", program) if program else ())) as daemon:
         wait_for(lambda: run.status(), "an answer")
         if program is None:
             wait_for(lambda: echoing.asked("RunInstances"), "a launch that fails")
-            wait_for(lambda: len(echoing.asked("DescribeInstances")) > 40, "listings that fail in many ways")
+            wait_for(lambda: len(echoing.asked("DescribeInstances")) > 26, "listings that fail in many ways")
         else:
-            wait_for(lambda: len(echoing.asked("DescribeInstances")) > 20, "listings that fail in many ways")
+            wait_for(lambda: len(echoing.asked("DescribeInstances")) > 14, "listings that fail in many ways")
             wait_for(lambda: run.status().get("faults"), "the planted fault")
         run.look_from_outside()
         daemon.send_signal(signal.SIGABRT)  # as systemd's watchdog: every thread's traceback is written

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from elastiq.cli import follow
+from elastiq.cli import follow, view
 from elastiq.cli.table import Screen, clean, duration
 
 HEAD = ("ID", "STATE", "WORKER", "REASON")
@@ -108,3 +109,72 @@ def test_the_last_lines_since_a_start(tmp_path: Path) -> None:
     path.write_text("cut\n")
     assert follow.last_lines(path, 5, since) == ["cut"]
     assert follow.last_lines(tmp_path / "none", 5) == []
+
+
+# ------------------------------------------------------------------ what holds launches back
+
+
+def status(quota: dict[str, Any], *pools: dict[str, Any]) -> dict[str, Any]:
+    """A status by the keys of docs/status.md, of a cluster at rest."""
+    pool: dict[str, Any] = {"site": "aws", "flavours": ["m1"], "max_vms": None, "counted": 0}
+    pool |= {"breaker": None, "blocked": {}}
+    queue = {"known": True, "complete": True, "waiting_jobs": 0, "running_jobs": 0, "unmatchable_jobs": 0}
+    return {
+        "version": "2.0",
+        "cluster": "cms",
+        "state": "active",
+        "notices": [],
+        "queue": {**queue, "age_s": 1.0, "groups": []},
+        "nodes": [],
+        "quota": {"min_vms": 0, "max_vms": 3, "counts": "owned", "counted": 0, "limits": [], **quota},
+        "pools": [{**pool, **one} for one in pools],
+        "sources": [{"name": "the queue", "age_s": 1.0, "known": True, "error": ""}],
+        "last_plan": {"at": None},
+        "last_action": {"at": None, "summary": ""},
+    }
+
+
+def lines_of(quota: dict[str, Any], *pools: dict[str, Any]) -> list[str]:
+    return view.text(status(quota, *pools), 4711, 1.0).splitlines()
+
+
+def test_an_open_breaker_is_shown_with_its_reason_under_its_pool() -> None:
+    why = "the last 3 machines of pool ec2 never joined: one at a time until one does"
+    lines = lines_of({}, {"name": "ec2", "breaker": why, "counted": 1, "max_vms": 5})
+    at = lines.index("pool ec2: 1 counts of at most 5")
+    assert lines[at + 1] == f"  ! breaker: {why}"
+
+
+def test_each_block_is_shown_once_with_what_it_holds_back_and_for_how_long() -> None:
+    full = "offer ec2/m1 is held back for another 42 s: InsufficientInstanceCapacity"
+    quota = "pool gpu is held back for another 60 s: VcpuLimitExceeded"
+    lines = lines_of(
+        {},
+        {"name": "ec2", "blocked": {"ec2/m1": full}},
+        {"name": "gpu", "blocked": {"gpu/g1": quota, "gpu/g2": quota}},
+    )
+    assert lines[lines.index("pool ec2: 0 count") + 1] == f"  ! block: {full}"
+    assert lines[lines.index("pool gpu: 0 count") + 1] == f"  ! block: {quota}"
+    assert sum("held back" in line for line in lines) == 2, "a block of a pool is one, not one for each offer"
+
+
+def test_where_nothing_is_held_back_one_pool_needs_no_line() -> None:
+    lines = lines_of({}, {"name": "ec2"})
+    assert not [line for line in lines if line.startswith(("pool", "limits")) or "!" in line]
+
+
+LAUNCHES = {"limit": "max_launches_per_hour 10", "used": 3, "left": 7, "counts": "asked for"}
+COST = {"limit": "max_cost_per_day 20", "used": 20.125, "left": -0.125, "counts": "in 24 hours and the next one"}
+
+
+def test_limits_of_launches_and_cost_are_shown_with_what_is_left() -> None:
+    lines = lines_of({"limits": [LAUNCHES]}, {"name": "ec2"})
+    assert "limits: max_launches_per_hour 10: 3 asked for, 7 left" in lines
+    assert not [line for line in lines if line.startswith("!")]
+
+
+def test_a_limit_that_is_reached_is_pointed_at() -> None:
+    lines = lines_of({"limits": [LAUNCHES, COST]}, {"name": "ec2"})
+    at = next(at for at, line in enumerate(lines) if line.startswith("limits: "))
+    assert lines[at].endswith("max_cost_per_day 20: 20.12 in 24 hours and the next one, 0 left")
+    assert lines[at + 1] == "! reached, nothing is launched: max_cost_per_day 20"
