@@ -34,7 +34,7 @@ def stop(paths: Paths, args: Namespace) -> int:
 def restart(paths: Paths, args: Namespace) -> int:
     if not _checked(paths):
         return CONFIG  # and what runs goes on
-    return process.stop(paths) or process.start(paths)
+    return process.restart(paths)
 
 
 def status(paths: Paths, args: Namespace) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -16,7 +17,7 @@ from elastiq.cli.follow import last_lines
 from elastiq.cli.running import alive, holders, send_signal
 from elastiq.control import Refused
 from elastiq.logfiles import LOG_FILE
-from elastiq.paths import LOCK, Paths
+from elastiq.paths import LOCK, SOCKET_LOCK, Paths
 
 START_S = 60.0
 STOP_S = 15.0  # the daemon itself leaves within 10
@@ -87,6 +88,31 @@ def stop(paths: Paths) -> int:
             time.sleep(0.05)
         print(f"elastiqctl: pid {pid} did not end within {patience_s:g} s of {number.name}", file=sys.stderr)
     return 1
+
+
+def restart(paths: Paths) -> int:
+    """End it and start it again. Refused if one of its directories is not the one that it would come up with: a
+    daemon with another state knows none of its machines."""
+    found = _holders(paths)
+    pid = next(iter(found.values()), 0)
+    held = _held_by(pid)
+    for option, path in (("--statedir", paths.statedir / LOCK), ("--rundir", paths.rundir / SOCKET_LOCK)):
+        others = [one for one in held if one.name == path.name and one != path.resolve()]
+        if path not in found and others:
+            its = f"{option} {others[0].parent}"
+            print(f"elastiqctl: elastiq{_pid(pid)} was started with {its}: give that, too", file=sys.stderr)
+            return 75
+    return stop(paths) or start(paths)
+
+
+def _held_by(pid: int) -> list[Path]:
+    """The files that a process has open, also those that are removed; empty where that cannot be seen."""
+    held = []
+    with contextlib.suppress(OSError):
+        for descriptor in Path(f"/proc/{pid}/fd").iterdir():
+            with contextlib.suppress(OSError):  # closed meanwhile
+                held.append(Path(os.readlink(descriptor).partition(" (deleted)")[0]))
+    return held
 
 
 def _holders(paths: Paths) -> Mapping[Path, int]:

@@ -365,6 +365,19 @@ def test_one_directory_alone_is_enough_to_stop_it(head: Head, other: str) -> Non
     assert (done.returncode, done.stdout) == (0, f"elastiq stopped (pid {pid})\n")
 
 
+@pytest.mark.parametrize(("option", "directory"), [("--statedir", "state"), ("--rundir", "run")])
+def test_a_restart_that_names_one_directory_alone_changes_nothing_and_names_the_other(
+    head: Head, option: str, directory: str
+) -> None:
+    """It would come up again with the usual one, and with none of the state that it had."""
+    head.ctl("start")
+    pid = holder(head.paths)
+    done = head.ctl(option, str(head.path / "none"), "restart")
+    assert done.returncode == 75 and f"(pid {pid})" in done.stderr
+    assert f"{option} {head.path / directory}" in done.stderr
+    assert holder(head.paths) == pid and head.answers()
+
+
 def test_a_restart_after_the_state_directory_was_removed_is_another_process(head: Head) -> None:
     head.ctl("start")
     before = holder(head.paths)
