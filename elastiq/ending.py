@@ -12,7 +12,7 @@ from functools import partial
 from typing import Callable, Mapping, Sequence
 
 from elastiq.core import Core, log
-from elastiq.executor import Outcome
+from elastiq.executor import Outcome, UnsentError
 from elastiq.interfaces import DrainAnswer, DrainMode, DrainOutcome, EndAnswer, EndOutcome, InstanceState, WorkerState
 from elastiq.nodes import IN_SERVICE, Node, State
 from elastiq.planner import Step
@@ -44,7 +44,7 @@ class Ending:
             core.health.condemned(node.pool, node.flavour, core.now())
             node.condemned = step.reason
         core.registry.move(node, State.DRAINING, step.reason, core.wall())
-        node.act_ended = None
+        node.act_ended, node.starts_at_drain = None, node.job_starts
         core.persist()  # a drain that we began must be known as ours after a crash
         if not core.batch.can_drain:
             node.act_ended = core.now()
@@ -64,6 +64,9 @@ class Ending:
         core, answer = self._core, outcome.value
         node.acting, node.act_ended = False, outcome.ended
         if node.state is not State.DRAINING:
+            return
+        if isinstance(outcome.error, UnsentError):
+            self._in_service(node, f"drain {outcome.error}")
             return
         if answer is None:
             text = core.explain(outcome.error)
@@ -93,6 +96,8 @@ class Ending:
             elif node.runs_something and not (node.condemned and node.seen is not None and node.seen.is_drained):
                 core.count("drains_slipped_in")
                 self._back(node, "a job slipped in before the drain took effect")
+            elif node.starts_at_drain not in (None, node.job_starts) and not node.condemned:
+                self._back(node, "a job ran there before the drain took effect")
             elif node.seen is not None and node.seen.drained_by_mark(core.owner.mark) is False:
                 self._back(node, f"drained by someone else ({node.seen.drained_by}): left alone", undrain=False)
             elif self._out_of_service(node) and settled and not no_end and node.site in sites:

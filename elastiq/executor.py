@@ -3,7 +3,7 @@
 Reads of one source go one at a time and never wait behind acts. Acts of one node go in the order
 they were asked for, up to eight at once per source. A call that does not return by its deadline is
 reported as unknown and abandoned: its thread is left to end by itself, and what it returns later
-is dropped.
+is dropped. An act that could not be sent in time is given back unsent.
 """
 
 from __future__ import annotations
@@ -32,6 +32,10 @@ Done = Callable[[Outcome[T]], None]
 
 class DeadlineError(Exception):
     """The call did not return in time: what it did is unknown."""
+
+
+class UnsentError(DeadlineError):
+    """The call was not made: it has waited for its turn until what had decided upon it was too old."""
 
 
 class Executor(Protocol):

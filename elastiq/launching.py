@@ -8,7 +8,7 @@ from functools import partial
 from typing import Callable
 
 from elastiq.core import Core, log
-from elastiq.executor import Outcome
+from elastiq.executor import Outcome, UnsentError
 from elastiq.interfaces import BatchSystem, Cloud, Instance, Intent, LaunchError, SourceError, TransientError
 from elastiq.nodes import Node, State
 from elastiq.observations import STALE_PERIODS, Watch
@@ -93,7 +93,7 @@ class Launching:
             core.count("launch_errors")
             scope = core.health.refused(intent.offer, site, error, core.now())
             core.tell(subject, f"{text} ({scope} is held back)", logging.ERROR)
-            if isinstance(error, LaunchError) and error.launched_nothing:
+            if isinstance(error, UnsentError) or (isinstance(error, LaunchError) and error.launched_nothing):
                 self._drop_rest(intent, text)
             else:
                 self.open[intent.id] = OpenIntent(intent, site, outcome.ended)

@@ -93,6 +93,7 @@ class Node:
     act_ended: Optional[float] = field(default=None, compare=False)
     acting: bool = field(default=False, compare=False)  # an act on it is in flight
     retry_at: float = field(default=0.0, compare=False)
+    starts_at_drain: Optional[int] = field(default=None, compare=False)  # its job_starts when a drain was decided upon
     failures: int = field(default=0, compare=False)
     was_busy: bool = field(default=False, compare=False)
     watched: bool = field(default=False, compare=False)  # a settled read of this run found it booting

@@ -208,6 +208,7 @@ def _seen(registry: Registry, node: Node, worker: Worker, observed_s: float, wal
     node.room_s = node.room_s + observed_s if unchanged else 0.0
     if not same:
         registry.touched[node.id] = node
+        node.idle_s = 0.0
     if observed_s and node.job_starts is not None and worker.job_starts is not None:
         recent = 1 - math.exp(-observed_s / PACE_S)
         starts_per_h = max(0, worker.job_starts - node.job_starts) * 3600.0 / observed_s

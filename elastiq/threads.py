@@ -10,11 +10,12 @@ from functools import partial
 from typing import Any, Callable, Optional, TypeVar
 
 from elastiq.events import EventQueue, Timer
-from elastiq.executor import DeadlineError, Outcome
+from elastiq.executor import DeadlineError, Outcome, UnsentError
 
 T = TypeVar("T")
 
 ACTS_AT_ONCE = 8
+QUEUED_AT_MOST_S = 20.0  # then what an act was decided upon is too old
 # Threads that a hung call may hold for good; past that the source is asked no more until one returns.
 ABANDONED_AT_MOST = 8
 
@@ -62,8 +63,18 @@ class ThreadExecutor:
     ) -> None:
         lane = f"act {source}"
         if not self._closed:
-            self._waiting[lane].append(Call(lane, node, call, done, deadline_s))
+            queued = Call(lane, node, call, done, deadline_s)
+            self._waiting[lane].append(queued)
             self._pump(lane)
+            if queued in self._waiting[lane]:
+                queued.timer = self._events.after(QUEUED_AT_MOST_S, partial(self._give_back, queued))
+
+    def _give_back(self, call: Call) -> None:
+        if call in self._waiting[call.lane]:
+            self._waiting[call.lane].remove(call)
+            now = self._events.clock.monotonic()
+            error = UnsentError(f"not sent: others of its source have not been answered for {QUEUED_AT_MOST_S:g} s")
+            call.done(Outcome(now, now, None, error))
 
     def in_flight(self) -> int:
         return sum(map(len, self._running.values()))

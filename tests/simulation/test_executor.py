@@ -8,10 +8,11 @@ from typing import Any, Callable
 import pytest
 
 from elastiq.events import EventQueue
-from elastiq.executor import DeadlineError, Outcome
+from elastiq.executor import DeadlineError, Outcome, UnsentError
 from elastiq.interfaces import SourceError
 from elastiq.simulation.clock import VirtualClock
 from elastiq.simulation.executor import Latency, VirtualExecutor
+from elastiq.threads import ACTS_AT_ONCE, QUEUED_AT_MOST_S
 
 DEADLINE_S = 30.0
 SLOW = Latency(0.5, 2.0)
@@ -190,3 +191,31 @@ def test_ctrl_c_in_a_call_is_not_taken_for_its_result() -> None:
     executor.read("queue", interrupted, lambda outcome: None, 60.0)
     with pytest.raises(KeyboardInterrupt):
         events.run()
+
+
+def test_an_act_that_cannot_be_sent_in_time_is_given_back_unsent() -> None:
+    """What had decided upon it is too old by then; it has no effect, now or later."""
+    bench = Bench()
+    bench.extra_s = [1000.0] * ACTS_AT_ONCE
+    for number in range(ACTS_AT_ONCE):
+        bench.act(f"hangs{number}", f"n{number}")
+    bench.act("late", "late")
+    bench.act("behind", "n0")
+    bench.events.after(100.0, bench.events.stop)
+    bench.events.run()
+    for name in ("late", "behind"):
+        outcome = bench.outcome(name)
+        assert isinstance(outcome.error, UnsentError)
+        assert outcome.began == outcome.ended == pytest.approx(1000.0 + QUEUED_AT_MOST_S)
+    assert not {"late", "behind"} & {name for name, _ in bench.effects}
+
+
+def test_an_act_that_had_to_wait_a_moment_is_made_once() -> None:
+    bench = Bench()
+    for number in range(3 * ACTS_AT_ONCE):
+        bench.act(f"a{number}", f"n{number}")
+    bench.events.after(100.0, bench.events.stop)
+    bench.events.run()
+    assert sorted(name for name, _ in bench.effects) == sorted(f"a{number}" for number in range(3 * ACTS_AT_ONCE))
+    assert all(outcome.error is None for _, outcome in bench.results)
+    assert len(bench.results) == 3 * ACTS_AT_ONCE

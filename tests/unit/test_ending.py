@@ -8,6 +8,7 @@ from typing import Any, Optional
 import pytest
 
 from elastiq.ending import ENDS_IN_ONE_CALL, LONGEST_RETRY_S, RETRY_S, Ending
+from elastiq.executor import UnsentError
 from elastiq.interfaces import DrainAnswer, DrainMode, DrainOutcome, EndAnswer, EndOutcome, InstanceState, WorkerState
 from elastiq.nodes import Node, State
 from elastiq.situation import Step
@@ -205,6 +206,29 @@ def test_a_drain_of_unknown_outcome_is_looked_at_and_followed_if_it_took_effect(
     node.seen = DRAINED
     rig.look()
     assert state_of(node) is State.TERMINATING
+
+
+def test_a_drain_that_was_not_sent_returns_the_machine_with_nothing_to_undo() -> None:
+    node = a_node(State.IDLE, idle_s=900.0)
+    rig = Rig(node)
+    rig.ending.drain(Step(node, "idle for 900 s"))
+    rig.executor.only("batch").fail(UnsentError("not sent: others of its source have not been answered for 20 s"))
+    assert (state_of(node), node.may_act(rig.now()), rig.executor.pending) == (State.IDLE, True, [])
+    assert node.reason == "drain not sent: others of its source have not been answered for 20 s"
+
+
+def test_a_machine_on_which_a_job_ran_before_the_drain_took_effect_is_returned() -> None:
+    """It is in use again, although the drain found it idle."""
+    node = a_node(State.IDLE, idle_s=900.0, job_starts=7)
+    rig = Rig(node)
+    rig.ending.drain(Step(node, "idle for 900 s"))
+    rig.executor.only("batch").finish()
+    rig.run(1.0)
+    node.seen, node.job_starts = DRAINED, 8
+    rig.look()
+    assert (state_of(node), node.reason) == (State.IDLE, "a job ran there before the drain took effect")
+    assert [pending.source for pending in rig.executor.pending] == ["batch"], "the drain is undone"
+    assert rig.terminated() == []
 
 
 def test_somebody_elses_drain_is_not_followed_by_an_end_and_not_undone() -> None:

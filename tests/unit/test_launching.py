@@ -8,7 +8,7 @@ from typing import Any, Optional
 import pytest
 
 from elastiq import reconcile
-from elastiq.executor import DeadlineError
+from elastiq.executor import DeadlineError, UnsentError
 from elastiq.interfaces import (
     AuthError,
     CapacityError,
@@ -408,3 +408,10 @@ def test_a_pool_of_another_site_is_sought_there() -> None:
     assert rig.launching.open["launch1"].watch.last_good is None
     rig.launching.seek()
     assert [read.source for read in rig.executor.pending] == ["find other"]
+
+
+def test_a_launch_that_was_not_sent_is_over_and_may_be_asked_for_anew() -> None:
+    rig = Rig()
+    rig.launch(2).fail(UnsentError("not sent: others of its source have not been answered for 20 s"))
+    assert (rig.states(), rig.intents(), rig.launching.open, rig.asked()) == ([], [], {}, [])
+    assert rig.replans == 1
