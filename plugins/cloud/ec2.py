@@ -211,9 +211,11 @@ class EC2Cloud(interfaces.Cloud):
             raise interfaces.UnsupportedError(f"{self.site} has no tags: instances cannot be adopted")
         tags = {ec2_request.TAG_CLUSTER: self._owner.cluster, ec2_request.TAG_HEAD: self._owner.head}
         try:
-            self._call("create_tags", Resources=list(ids), Tags=ec2_request.tag_list(tags))
+            answer = self._call("create_tags", Resources=list(ids), Tags=ec2_request.tag_list(tags))
         except Fault as fault:
             raise self._unknown(fault) from None
+        if not answer.get("Return", "RequestId" in answer["ResponseMetadata"]):  # Eucalyptus has the first only
+            raise interfaces.SourceError(f"CreateTags at {self.site}: not said to be done: is a login page in between?")
 
     # ---- telling
 

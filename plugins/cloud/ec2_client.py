@@ -143,6 +143,8 @@ class SlimFiles:
         # old OpenStack answers TerminateInstances with <return>true</return> and no instances
         ended = model["shapes"]["TerminateInstancesResult"]["members"]
         ended["Return"] = {"shape": "Boolean", "locationName": "return"}
+        # that is all that CreateTags answers, and botocore looks at nothing of it: a login page would do
+        model["operations"]["CreateTags"]["output"] = {"shape": "TerminateInstancesResult"}
         return model
 
 

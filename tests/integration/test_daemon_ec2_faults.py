@@ -19,7 +19,7 @@ from tests.integration.fake_htcondor import FakePool
 
 CONFIG = """
 [elastiq]
-cluster_name = faults
+cluster_name = faults-{number}
 check_queue_every_s = 0.5
 check_vms_every_s = 0.5
 waiting_jobs_time_s = 0
@@ -66,7 +66,7 @@ class Daemon:
         self.renew("AKIAOLD")
         config = folder / "elastiq.conf"
         config.touch(mode=0o600)
-        config.write_text(CONFIG.format(url=url))
+        config.write_text(CONFIG.format(url=url, number=os.getpid()))
         given = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
         environment = {
             **given,

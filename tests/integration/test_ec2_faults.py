@@ -289,6 +289,29 @@ def test_an_answer_that_names_others_ends_nothing_of_ours(server: EC2Server) -> 
     assert {key: found.outcome for key, found in answers.items()} == {"i-1": EndOutcome.FAILED}
 
 
+# --------------------------------------------------------------------------- adoption
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        Rule("<html><body>Please log in</body></html>", headers=(("Content-Type", "text/html"),)),
+        Rule("<CreateTagsResponse/>"),
+        answer("CreateTags", "<return>false</return>"),
+        Rule(""),
+    ],
+    ids=["a login page", "no word of it", "no", "nothing"],
+)
+def test_an_adoption_that_is_not_said_to_be_done_is_not_done(server: EC2Server, rule: Rule) -> None:
+    done = Rule("<CreateTagsResponse><return>true</return></CreateTagsResponse>")  # Eucalyptus says no more
+    server.script("CreateTags", rule, done)
+    cloud = cloud_at(server.url)
+    with pytest.raises(SourceError, match="CreateTags at site: "):
+        cloud.adopt(["i-1"])
+    cloud.adopt(["i-1"])
+    assert len(server.asked("CreateTags")) == 2
+
+
 # --------------------------------------------------------------------------- forms and versions
 
 
