@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,7 +12,7 @@ import pytest
 
 from tests.ec2_server import Rule
 from tests.integration.ec2_dialects.behaviours import EVERY, NAMED, NOVA, UNHEARD
-from tests.integration.ec2_dialects.head import Head
+from tests.integration.ec2_dialects.head import ROOT, Head
 
 
 @pytest.fixture
@@ -62,6 +64,7 @@ def test_machines_are_launched_once_survive_a_kill_and_end(head: Head) -> None:
     come_to_their_end(head)
     nothing_else_happened(head)
     assert len(head.ours()) == 2
+    assert f": dialect {head.cloud.way.dialect}: " in head.log()
     if head.cloud.way.dialect in NAMED:
         assert head.cloud.complaints == []  # nothing was asked for that the cloud does not know
 
@@ -86,6 +89,15 @@ def test_a_launch_whose_answer_was_lost_is_found_and_not_repeated(head: Head) ->
     come_to_their_end(head)
     nothing_else_happened(head)
     assert len(head.ours()) == 2
+
+
+@pytest.mark.parametrize("head", ["outscale", "generic"], indirect=True)
+def test_conf_says_which_dialect_is_spoken_and_why(head: Head) -> None:
+    argv = [sys.executable, "-m", "elastiq", "--config", str(head.config), "conf"]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=60, cwd=ROOT, check=True)
+    (line,) = [line for line in done.stdout.splitlines() if line.startswith("site")]
+    why = {"outscale": "set by `dialect`", "generic": "set `dialect` if you know a nearer one"}
+    assert line.endswith(f", dialect {head.cloud.way.dialect}: {why[head.cloud.way.dialect]}")
 
 
 @pytest.mark.parametrize("head", ["generic-nova"], indirect=True)
