@@ -15,6 +15,7 @@ from elastiq.settings import Settings
 from elastiq.simulation.chance import Dice
 from elastiq.simulation.executor import Latency
 from elastiq.simulation.menu import FORGETFUL, HOUR_S, LOSE_IDS, MENU, span
+from elastiq.simulation.of_head import with_room
 from elastiq.simulation.scenario import Happening, Scenario
 from elastiq.simulation.world import Image
 
@@ -93,23 +94,25 @@ def _weighted(dice: Dice, choices: Mapping[str, Any], weights: list[float]) -> A
 def _settings(dice: Dice, manner: Profile) -> Settings:
     max_vms = int(span(dice, 3, 60 if manner.jobs[1] > 200 else 25))
     pools = _pools(dice, max_vms)
-    settings = Settings(
-        "sim",
-        pools,
-        waiting_jobs_time_s=dice.one_of((0.0, 0.0, 40.0, 120.0)),
-        waiting_jobs_threshold=dice.whole(0, 1),  # with more, single jobs wait for ever, as they should
-        n_jobs_per_vm=dice.whole(1, 6),
-        idle_for_time_s=dice.one_of((60.0, 120.0, 300.0, 600.0)),
-        estimated_vm_deploy_time_s=dice.one_of((300.0, 420.0, 600.0)),
-        drain_timeout_s=dice.one_of((60.0, 120.0, 300.0)),
-        lost_after_s=dice.one_of((120.0, 300.0, 900.0)),
-        batch_settle_s=dice.one_of((60.0, 120.0, 300.0, 600.0)),
-        unused_room_s=dice.one_of((120.0, 300.0)),
-        intent_settle_s=dice.one_of((240.0, 400.0, 600.0)),
-        static_workers=("static1",),
-        min_vms=dice.one_of((0, 0, 0, 0, 1, 2)),
-        max_vms=max_vms,
-        quota_counts="all" if dice.happens(0.1) else "owned",
+    settings = with_room(
+        Settings(
+            "sim",
+            pools,
+            waiting_jobs_time_s=dice.one_of((0.0, 0.0, 40.0, 120.0)),
+            waiting_jobs_threshold=dice.whole(0, 1),  # with more, single jobs wait for ever, as they should
+            n_jobs_per_vm=dice.whole(1, 6),
+            idle_for_time_s=dice.one_of((60.0, 120.0, 300.0, 600.0)),
+            estimated_vm_deploy_time_s=dice.one_of((300.0, 420.0, 600.0)),
+            drain_timeout_s=dice.one_of((60.0, 120.0, 300.0)),
+            lost_after_s=dice.one_of((120.0, 300.0, 900.0)),
+            batch_settle_s=dice.one_of((60.0, 120.0, 300.0, 600.0)),
+            unused_room_s=dice.one_of((120.0, 300.0)),
+            intent_settle_s=dice.one_of((240.0, 400.0, 600.0)),
+            static_workers=("static1",),
+            min_vms=dice.one_of((0, 0, 0, 0, 1, 2)),
+            max_vms=max_vms,
+            quota_counts="all" if dice.happens(0.1) else "owned",
+        )
     )
     if manner.default_periods:
         return settings

@@ -75,14 +75,11 @@ def reconfigured(stage: Stage, it: Happening) -> None:
 
 def changed(settings: Settings, change: Mapping[str, Any]) -> Settings:
     """``remove_pool``: its name (the last pool stays); ``pools``: by name, what of it is other; all else: keys of
-    `Settings`. What the file's reader would refuse is put right."""
+    `Settings`."""
     plain = {name: value for name, value in change.items() if name not in ("pools", "remove_pool")}
     pools = [pool for pool in settings.pools if pool.name != change.get("remove_pool")] or list(settings.pools)
     others = change.get("pools", {})
-    after = replace(settings, pools=tuple(_other(pool, others.get(pool.name, {})) for pool in pools), **plain)
-    if after.max_vms is not None and after.min_vms > after.max_vms:
-        after = replace(after, min_vms=after.max_vms)
-    return after
+    return with_room(replace(settings, pools=tuple(_other(pool, others.get(pool.name, {})) for pool in pools), **plain))
 
 
 def _other(pool: Pool, change: Mapping[str, Any]) -> Pool:
@@ -90,9 +87,19 @@ def _other(pool: Pool, change: Mapping[str, Any]) -> Pool:
     after = replace(pool, **known)
     if "flavours" in known or "networks" in known:
         after = replace(after, fingerprint=f"{after.flavours}/{after.networks}")
-    if after.max_vms is not None and after.min_vms > after.max_vms:
-        after = replace(after, min_vms=after.max_vms)
     return after
+
+
+def with_room(s: Settings) -> Settings:
+    """With one machine above the minimum wherever there is a limit. Without, a minimum made of one flavour keeps
+    those out for ever that need another: so configured, that is what was asked for."""
+    pools = s.pools
+    if s.max_vms is not None and sum(pool.min_vms for pool in pools) >= s.max_vms:
+        pools = tuple(replace(pool, min_vms=0) for pool in pools)
+    least = s.min_vms if s.max_vms is None else min(s.min_vms, s.max_vms - 1)
+    floor = max(least, sum(pool.min_vms for pool in pools))
+    most = [pool.max_vms if pool.max_vms is None else max(pool.max_vms, floor + 1) for pool in pools]
+    return replace(s, min_vms=least, pools=tuple(replace(pool, max_vms=each) for pool, each in zip(pools, most)))
 
 
 def adopted(stage: Stage, it: Happening) -> None:

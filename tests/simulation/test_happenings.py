@@ -855,7 +855,7 @@ def reconfigured(scene: Scene) -> None:
     scene.run(1.0)
     core = scene.core
     assert core is not None
-    assert (core.settings.min_vms, core.settings.max_vms, core.settings.idle_for_time_s) == (6, 6, 60.0)
+    assert (core.settings.min_vms, core.settings.max_vms, core.settings.idle_for_time_s) == (5, 6, 60.0)
     assert core.settings.pools[0].networks == ("c",) and scene.lives == 1
     scene.befall("reconfigured", change={"min_vms": 0, "remove_pool": "ec2"}, down_s=30.0)
     scene.run(60.0)

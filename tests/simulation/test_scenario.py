@@ -50,7 +50,7 @@ def test_a_seed_is_the_same_scenario_in_every_version_of_python(many: list[Scena
     digest = hashlib.sha256("".join(texts).encode()).hexdigest()
     assert chance("a", 1, 2.5) == 0.9624995054608285
     assert Dice("a").whole(1, 6) == 1
-    # Whoever changes the drawing of scenarios changes this, and the seeds of the corpus mean something else.
+    # Whoever changes the drawing of scenarios changes this, and gets other seeds that have never been played.
     assert digest[:12] == "4a22f9723a56"
 
 
@@ -116,12 +116,11 @@ def test_most_scenarios_are_short_and_dense(many: list[Scenario]) -> None:
     assert 1 <= min(jobs) and 150 < max(jobs) <= 450
 
 
-def test_settings_are_those_that_the_configurations_reader_would_take(many: list[Scenario]) -> None:
+def test_settings_leave_room_for_one_machine_above_the_minimum(many: list[Scenario]) -> None:
     for settings in (scenario.settings for scenario in many):
-        assert settings.max_vms is not None and settings.min_vms <= settings.max_vms
-        assert sum(pool.min_vms for pool in settings.pools) <= settings.max_vms
-        for pool in settings.pools:
-            assert pool.max_vms is None or pool.min_vms <= pool.max_vms
+        floor = max(settings.min_vms, sum(pool.min_vms for pool in settings.pools))
+        assert settings.max_vms is not None and floor < settings.max_vms
+        assert all(pool.max_vms is None or floor < pool.max_vms for pool in settings.pools)
 
 
 def test_a_cloud_without_tags_and_tokens_meets_nothing_that_loses_an_id(many: list[Scenario]) -> None:
