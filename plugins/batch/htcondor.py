@@ -199,7 +199,7 @@ class HTCondor(BatchSystem):
         if self._mark not in (seen.drained_by or ""):
             return _refused(f"drained by someone else ({seen.drained_by or 'no reason'})")
         if seen.jobs and mode is DrainMode.IF_IDLE:
-            return DrainAnswer(DrainOutcome.BUSY, f"{seen.jobs} slots of {worker} are claimed")
+            return DrainAnswer(DrainOutcome.BUSY, f"a slot of {worker} is claimed")
         return DrainAnswer(DrainOutcome.DRAINED, "was drained by us before")
 
     def undrain(self, worker: str) -> None:

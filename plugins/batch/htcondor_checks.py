@@ -38,11 +38,15 @@ def check_pool(batch: BatchSystem, run: Run, ask: Ask, constrained: bool) -> Ite
 NO_DRAIN = ("warning", "drain = no: a job that starts right before a machine's end is lost with it")
 
 
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
 def _collector(batch: BatchSystem) -> tuple[str, str]:
     found = batch.workers()
     if found.missing:
         return "warning", f"its answer is incomplete: {', '.join(found.missing)}"
-    return "ok", f"answers, knows {len(found.workers)} workers"
+    return "ok", f"answers, knows {_count(len(found.workers), 'worker')}"
 
 
 def _queue(batch: BatchSystem, ask: Ask, constrained: bool) -> tuple[str, str]:
@@ -56,7 +60,7 @@ def _queue(batch: BatchSystem, ask: Ask, constrained: bool) -> tuple[str, str]:
     if not seen and told and not constrained:
         text = f"shows no job, while the schedds' ads, up to 5 minutes old, speak of {told:g}:"
         return "warning", f"{text} if that stays so, other users' jobs are hidden from us"
-    return "ok", f"shows {seen} jobs of all users that wait or run"
+    return "ok", f"shows {_count(seen, 'job')} of all users, waiting or running"
 
 
 def _drain(run: Run, ask: Ask) -> tuple[str, str]:

@@ -651,6 +651,16 @@ def test_a_good_pool_passes_all_checks_and_nothing_is_changed(pool: FakePool) ->
     assert pool.calls("condor_drain") == []
 
 
+@pytest.mark.parametrize(("count", "workers", "jobs"), [(1, "1 worker", "1 job"), (2, "2 workers", "2 jobs")])
+def test_checks_count_in_the_singular_and_in_the_plural(pool: FakePool, count: int, workers: str, jobs: str) -> None:
+    for number in range(count):
+        pool.add_worker(f"w{number}", f"10.0.0.{number + 1}")
+    pool.submit(count)
+    said = {check.name: check.message for check in plugin().checks()}
+    assert said["htcondor collector"] == f"answers, knows {workers}"
+    assert said["htcondor queue"] == f"shows {jobs} of all users, waiting or running"
+
+
 def test_checks_find_what_would_go_wrong(pool: FakePool, monkeypatch: pytest.MonkeyPatch) -> None:
     change(pool, may_drain=False)
     assert levels(plugin())["drain"] == "error"
