@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """How fast simulated time passes: a day of a cluster of 50 nodes, with the whole daemon on it.
 
-    python3 benchmarks/simulation.py [--nodes 50] [--hours 24] [--jobs 600] [--seed 1] [--repeat 3] [--profile]
+    python3 benchmarks/simulation.py [--nodes 50] [--hours 24] [--jobs 300] [--seed 1] [--repeat 3]
 
 The periods are the daemon's defaults (queue every 15 s, machines every 45 s, heartbeat every 5 s). Jobs of
 one to four cores arrive all day, enough of them to keep most machines busy. The best of the repeats is
@@ -33,15 +33,15 @@ FLAVOURS = {"medium": Resources(cpus=4, memory_mb=8000)}
 LONGEST_S = 8 * 3600.0
 
 
-def cluster(nodes: int, hours: float, jobs: int, seed: int) -> Cluster:
+def cluster(nodes: int, hours: float, jobs: int, seed: int, leave_out: bool) -> Cluster:
     """A cluster with its jobs to come."""
     rng = random.Random(seed)
     pool = Pool("simulated", "simulated", ("medium",), capacity=FLAVOURS["medium"])
     settings = Settings("benchmark", pools=(pool,), max_vms=nodes)
-    made = Cluster(settings, FLAVOURS, rng)
-    # So that all jobs together ask for about the cores of all machines for the time.
+    made = Cluster(settings, FLAVOURS, rng, leave_out=leave_out)
+    # So that all jobs together ask for most of the cores of all machines.
     cores = [1.0 + math.floor(4 * rng.random()) for _ in range(jobs)]
-    mean_s = nodes * 4 * hours * 3600.0 / sum(cores)
+    mean_s = 0.85 * nodes * 4 * hours * 3600.0 / sum(cores)
     for number in range(jobs):
         at_s = hours * 3600.0 * rng.random() ** 1.5
         length_s = min(LONGEST_S, 60.0 - mean_s * math.log(1.0 - rng.random()))
@@ -63,34 +63,40 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="How fast simulated time passes.")
     parser.add_argument("--nodes", type=int, default=50)
     parser.add_argument("--hours", type=float, default=24.0)
-    parser.add_argument("--jobs", type=int, default=600)
+    parser.add_argument("--jobs", type=int, default=300)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--repeat", type=int, default=3)
-    parser.add_argument("--profile", action="store_true", help="print where the time goes")
+    parser.add_argument("--profile", action="store_true", help="print where the time goes, with every read")
     args = parser.parse_args()
     logging.getLogger("elastiq").setLevel(logging.ERROR)
-    times = []
-    for _ in range(args.repeat):
-        made = cluster(args.nodes, args.hours, args.jobs, args.seed)
-        if args.profile:
-            with cProfile.Profile() as profile:
-                run(made, args.hours)
-            pstats.Stats(profile).sort_stats("tottime").print_stats(45)
-            return 0
-        times.append(run(made, args.hours))
-        assert made.daemon is not None and not made.daemon.core.faults, made.daemon
-        daemon = made.daemon
-        made.kill_daemon()
-    tally, best = made.world.settle_accounts(), min(times)
+    asked = (args.nodes, args.hours, args.jobs, args.seed)
+    if args.profile:
+        made = cluster(*asked, leave_out=False)
+        with cProfile.Profile() as profile:
+            run(made, args.hours)
+        pstats.Stats(profile).sort_stats("tottime").print_stats(45)
+        return 0
     print(f"{machine()}; Python {sys.version.split()[0]}; best of {args.repeat}")
-    print(
-        f"{args.nodes} nodes for {args.hours:g} h: {tally.launches} launched, {tally.terminations} ended, on average "
-        f"{tally.machine_s / args.hours / 3600:.1f} up; {tally.done} jobs done of {tally.submitted}, "
-        f"{daemon.core.counters['reads']} reads"
-    )
-    print(f"{args.hours / best:8.1f} simulated hours per real second")
-    print(f"{best:8.2f} s for the {args.hours:g} h; goal: well under 1 s for a day of 50 nodes ({GOAL_S:g} s)")
-    return 0 if best <= GOAL_S * args.hours / 24.0 else 1
+    best = {}
+    for leave_out in (False, True):
+        times = []
+        for _ in range(args.repeat):
+            made = cluster(*asked, leave_out)
+            times.append(run(made, args.hours))
+            assert made.daemon is not None and not made.daemon.core.faults
+            reads = made.daemon.core.executor.sent  # type: ignore[attr-defined]
+            made.kill_daemon()
+        tally, best[leave_out] = made.world.settle_accounts(), min(times)
+        print(
+            f"{args.nodes} nodes, {args.hours:g} h: {tally.launches} launched, {tally.terminations} ended, on average "
+            f"{tally.machine_s / args.hours / 3600:.1f} up, {tally.done} jobs done of {tally.submitted}"
+        )
+        print(
+            f"{args.hours / best[leave_out]:8.1f} simulated hours per real second, {best[leave_out]:.2f} s for the "
+            f"{args.hours:g} h: {reads} reads, {'without those in vain' if leave_out else 'all that are asked for'}"
+        )
+    print(f"goal: well under 1 s for a day of 50 nodes: {GOAL_S:g} s")
+    return 0 if best[True] <= GOAL_S * args.hours / 24.0 else 1
 
 
 if __name__ == "__main__":

@@ -182,6 +182,8 @@ class Ending:
         steps = [step for step in steps if not self._dry_run(step, "end")]
         for step in steps:
             core.registry.move(step.node, State.TERMINATING, step.reason, core.wall())
+        if not steps:
+            return
         core.persist()
         self._terminate([step.node for step in steps])
 

@@ -52,7 +52,8 @@ def _room(s: Situation) -> Room:
     joined: list[tuple[str, Worker, float]] = []
     for node in s.registry:
         if node.state in IN_SERVICE and node.seen is not None:
-            joined.append((node.id, node.seen, node.room_s))
+            if node.seen.free.cpus != 0:  # on a busy cluster most are full
+                joined.append((node.id, node.seen, node.room_s))
         # A machine that an unsettled view does not show may well be there: it holds what it can hold.
         elif node.state in CAPACITY:
             pool = pools.get(node.pool)
@@ -63,7 +64,7 @@ def _room(s: Situation) -> Room:
         classes.append(RoomClass(vector(whole, s.settings.n_jobs_per_vm), [REPLACEMENT], joined=False))
     joined += [(f"worker {name}", stranger.worker, stranger.room_s) for name, stranger in s.registry.strangers.items()]
     for name, worker, room_s in joined:
-        if worker.takes_jobs and worker.free.cpus != 0:
+        if worker.takes_jobs:
             stale = room_s >= s.settings.unused_room_s
             classes.append(RoomClass(_free(s, worker), [name], joined=True, stale=stale))
     return Room(classes)

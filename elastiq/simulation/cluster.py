@@ -16,6 +16,7 @@ from elastiq.simulation.clock import VirtualClock
 from elastiq.simulation.cloud import SimulatedCloud
 from elastiq.simulation.executor import Latency, VirtualExecutor
 from elastiq.simulation.faults import Faults
+from elastiq.simulation.quiet import QuietExecutor
 from elastiq.simulation.world import Image, World
 from elastiq.store import Store
 
@@ -60,6 +61,7 @@ class Cluster:
         faults: Optional[Faults] = None,
         store_path: str = ":memory:",
         latency: Latency = Latency(),  # noqa: B008 - immutable
+        leave_out: bool = False,
     ) -> None:
         self.settings = settings
         self.clock = clock or VirtualClock()
@@ -70,6 +72,7 @@ class Cluster:
         self._rng = rng
         self._launches = itertools.count(1)
         self._latency = latency
+        self._leave_out = leave_out
         self._store_path = store_path
         self._store: Optional[Store] = None
         self._executor: Optional[VirtualExecutor] = None
@@ -91,6 +94,8 @@ class Cluster:
             jitter=self._rng,
         )
         self.daemon = Daemon(core)
+        if isinstance(self._executor, QuietExecutor):
+            self._executor.watch(self.world, self.daemon)
         self.daemon.start()
         return self.daemon
 
@@ -98,7 +103,8 @@ class Cluster:
         """The queue, the executor and the store of the next daemon."""
         self._lifetime = Lifetime(self.events)
         # On the shared queue: what a killed daemon had sent still arrives.
-        self._executor = VirtualExecutor(self.events, self._rng, self._latency, self.world.take_answer_delay_s)
+        kind = QuietExecutor if self._leave_out else VirtualExecutor
+        self._executor = kind(self.events, self._rng, self._latency, self.world.take_answer_delay_s)
         self._store = Store(self._store_path)
         return self._lifetime
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import random
 from dataclasses import dataclass
+from functools import partial
 from typing import Callable
 
 from elastiq.events import EventQueue
@@ -23,6 +24,8 @@ class Latency:
     longest_s: float = 0.5
 
     def draw(self, rng: random.Random) -> float:
+        if self.shortest_s == self.longest_s:
+            return self.shortest_s
         # `random` alone is the same in every version of Python; `uniform` and others need not be.
         return self.shortest_s + (self.longest_s - self.shortest_s) * rng.random()
 
@@ -41,6 +44,7 @@ class VirtualExecutor(ThreadExecutor):
         self._rng = rng
         self._latency = latency
         self._answer_delay_s = answer_delay_s
+        self.sent = 0
 
     def close(self, wait_s: float) -> None:
         """As the real one's when its loop has ended: what is in flight may still take effect, unheard."""
@@ -48,10 +52,12 @@ class VirtualExecutor(ThreadExecutor):
         self._waiting.clear()
 
     def _send(self, call: Call) -> None:
-        def take_effect() -> None:
-            value, error = call.result()
-            delay_s = self._latency.draw(self._rng) + self._answer_delay_s()
-            if math.isfinite(delay_s):
-                self._events.after(delay_s, lambda: self._finish(call, value, error))
+        self.sent += 1
 
-        self._events.after(self._latency.draw(self._rng), take_effect)
+        self._events.after(self._latency.draw(self._rng), partial(self._take_effect, call))
+
+    def _take_effect(self, call: Call) -> None:
+        value, error = call.result()
+        delay_s = self._latency.draw(self._rng) + self._answer_delay_s()
+        if math.isfinite(delay_s):
+            self._events.after(delay_s, lambda: self._finish(call, value, error))

@@ -22,6 +22,8 @@ class JobQueue(Accounts):
     jobs: dict[int, Job]  # those that are not done
     workers: dict[str, SimWorker]
     on_change: Callable[[], None]
+    job_changes: int
+    worker_changes: int
     _numbers: Iterator[int]
     _waiting: dict[str, dict[int, Job]]  # by shape, in the order of submission
     _running: dict[str, dict[int, Job]]  # those that a worker runs, or ran when it died
@@ -54,6 +56,7 @@ class JobQueue(Accounts):
         if job.state is not JobState.DONE:
             job.state = JobState.REMOVED
         self.jobs.pop(job.number, None)
+        self._jobs_changed()
 
     def waiting(self) -> int:
         return sum(len(jobs) for jobs in self._waiting.values())
@@ -74,6 +77,7 @@ class JobQueue(Accounts):
         if job.first_started_at is None:
             job.first_started_at = self.now
             self.tally.waits_s.append(self.now - job.submitted_at)
+        self.worker_changes += 1
         worker.jobs.append(job)
         self._running.setdefault(job.shape, {})[job.number] = job
         worker.job_starts += 1
@@ -85,7 +89,7 @@ class JobQueue(Accounts):
         elif hole or math.isfinite(job.length_s):
             length_s = min(HOLE_S, job.length_s) if hole else job.length_s
             self.events.after(length_s, partial(self._finish, job, job.run))
-        self.on_change()
+        self._jobs_changed()
 
     def _finish(self, job: Job, run: int) -> None:
         worker = job.worker
@@ -100,7 +104,7 @@ class JobQueue(Accounts):
         if successor is not None and worker.takes_jobs:
             self.start(successor, worker)
         self._negotiate_soon()
-        self.on_change()
+        self._jobs_changed()
 
     def _lose(self, job: Job, run: int) -> None:
         """A claim breaks: the job waits again, as if it had not begun."""
@@ -112,6 +116,7 @@ class JobQueue(Accounts):
         worker, job.worker = job.worker, None
         if worker is None:
             return
+        self.worker_changes += 1
         worker.jobs.remove(job)
         _take_out(self._running, job)
         if not worker.jobs and worker.machine is not None:
@@ -121,17 +126,21 @@ class JobQueue(Accounts):
         job.state = JobState.WAITING
         self._waiting.setdefault(job.shape, {})[job.number] = job
         self._negotiate_soon()
-        self.on_change()
+        self._jobs_changed()
 
     def _unwait(self, job: Job) -> None:
         _take_out(self._waiting, job)
+
+    def _jobs_changed(self) -> None:
+        self.job_changes += 1
+        self.on_change()
 
     # ------------------------------------------------------------------ negotiation
 
     def wake(self) -> None:
         """Something else may match now."""
         self._negotiate_soon()
-        self.on_change()
+        self._jobs_changed()
 
     def _negotiate_soon(self) -> None:
         """At the next multiple of the interval; nothing is scheduled while there is nothing to match."""

@@ -63,6 +63,7 @@ class World(JobQueue):
         self.tally = Tally()
         self.collector_since = self.now - DAY_S
         self.on_change: Callable[[], None] = lambda: None
+        self.job_changes = self.worker_changes = self.machine_changes = 0
         self.acts: list[Act] = []
         self.on_act: Callable[[Act], None] = self.acts.append
         self.on_birth: Callable[[Machine], None] = lambda machine: None
@@ -110,6 +111,11 @@ class World(JobQueue):
         """Keep an act that takes effect now, and tell of it."""
         self.on_act(Act(self.clock.elapsed_s, what, tuple(targets), head, **more))
 
+    def _machines_changed(self) -> None:
+        self.machine_changes += 1
+        self.worker_changes += 1
+        self.on_change()
+
     # ------------------------------------------------------------------ workers
 
     def add_worker(self, name: str, address: str, total: Resources, machine: Optional[Machine] = None) -> SimWorker:
@@ -118,17 +124,17 @@ class World(JobQueue):
         if machine is not None:
             machine.worker = worker
         self._negotiate_soon()
-        self.on_change()
+        self._machines_changed()
         return worker
 
     def drain(self, worker: SimWorker, reason: str) -> None:
         worker.drained_by = reason
-        self.on_change()
+        self._machines_changed()
 
     def undrain(self, worker: SimWorker) -> None:
         worker.drained_by = None
         self._negotiate_soon()
-        self.on_change()
+        self._machines_changed()
 
     def crash(self, worker: SimWorker) -> None:
         """A worker dies by itself: off the list, its jobs recorded until their lease ends."""
@@ -138,6 +144,7 @@ class World(JobQueue):
         for job in list(worker.jobs):
             self.tally.lost += 1
             self.events.after(self.lease_s, partial(self._lease_ends, job, job.run))
+        self._machines_changed()
 
     def _lease_ends(self, job: Job, run: int) -> None:
         if job.state is JobState.RUNNING and job.run == run:
@@ -189,7 +196,7 @@ class World(JobQueue):
         if machine.boots:
             self.events.after(machine.boot_s, lambda: self._boot(machine))
             self.events.after(machine.boot_s + machine.join_s, lambda: self.join(machine))
-        self.on_change()
+        self._machines_changed()
         return machine
 
     def _new_address(self) -> str:
@@ -202,7 +209,7 @@ class World(JobQueue):
         if machine.state is InstanceState.PENDING:
             machine.state = InstanceState.RUNNING
             machine.billed_since = machine.unused_since = self.now
-            self.on_change()
+            self._machines_changed()
 
     def join(self, machine: Machine) -> None:
         """Its worker starts, if it runs, may join and has none."""
@@ -232,7 +239,7 @@ class World(JobQueue):
                 self._wait(job)
             self._die(worker)
         self.events.after(self.draw(self.image.shutdown_s), lambda: self._ended(machine))
-        self.on_change()
+        self._machines_changed()
 
     def _ended(self, machine: Machine) -> None:
         if machine.ended:
@@ -243,7 +250,7 @@ class World(JobQueue):
         if self.recycled is not None:
             self.recycled.append(machine.address)
         self.events.after(self.ended_listed_s, lambda: self.machines.pop(machine.id, None))
-        self.on_change()
+        self._machines_changed()
 
     def interrupt(self, machine: Machine) -> None:
         """The cloud takes a machine back, with what runs there."""
@@ -259,7 +266,7 @@ class World(JobQueue):
         self._account(machine)
         if machine.worker is not None:
             self.crash(machine.worker)
-        self.on_change()
+        self._machines_changed()
 
     def mend(self, image: Image, limits: Mapping[str, int]) -> None:
         """Put right what does not come right by itself: machines launched from now on are well."""

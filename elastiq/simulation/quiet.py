@@ -1,0 +1,149 @@
+"""Leaving out reads that can tell the daemon nothing: most of a simulated day is as the minute before.
+
+A read is left out while what it would bring has not changed since the last one, the last plan did nothing,
+and no clock of the daemon comes to a decision before the next one. The daemon is the same: it asks, and
+hears that a read of this source is in flight. Its reads begin at the same times as without, only fewer of
+them; what it launches, drains and ends is the same, and when (tests/simulation/test_quiet.py).
+
+Only for worlds that change by themselves: not with faults, nor where something else lays hands on the world.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+from typing import Any, Callable, Optional
+
+from elastiq.daemon import Daemon
+from elastiq.demand import Standing
+from elastiq.executor import Outcome
+from elastiq.interfaces import JobGroup
+from elastiq.nodes import IN_SERVICE, State
+from elastiq.observations import Observation
+from elastiq.planner import BLACK_HOLE_STARTS_PER_H, Plan
+from elastiq.simulation.executor import VirtualExecutor
+from elastiq.simulation.world import World
+from elastiq.threads import Call
+
+NEVER = -math.inf
+MARGIN_S = 2.0  # more than a call takes: what a read that is made now leads to happens before
+
+
+class QuietExecutor(VirtualExecutor):
+    """Leaves out the reads that `watch`'s daemon asks for in vain."""
+
+    _daemon: Optional[Daemon] = None
+    _clocks: Optional[float]
+
+    def watch(self, world: World, daemon: Daemon) -> None:
+        """From now on, for this daemon in this world."""
+        self._daemon, self._world = daemon, world
+        self._seen: dict[str, int] = {}  # by source: the version of its part of the world at its last read
+        self._judged: Optional[Plan] = None
+        self._calm, self._clocks = NEVER, None
+
+    def read(
+        self, source: str, call: Callable[[], Any], done: Callable[[Outcome[Any]], None], deadline_s: float
+    ) -> bool:
+        def seeing() -> Any:
+            self._seen[source] = self._version(source)
+            return call()
+
+        if not self._in_vain(source):
+            return super().read(source, seeing, done, deadline_s)
+        late = Call(f"read {source}", "", seeing, done, deadline_s, self._events.clock.monotonic())
+        self._events.after(self._latency.draw(self._rng), partial(self._look_late, source, late))
+        return False
+
+    def _look_late(self, source: str, call: Call) -> None:
+        """A read that was left out would arrive there now: it is made if something has changed after all."""
+        if self._seen[source] != self._version(source) and not self._running[call.lane] and not self._closed:
+            self._running[call.lane].append(call)
+            call.timer = self._events.after(call.deadline_s, partial(self._give_up, call))
+            self._take_effect(call)
+
+    def _version(self, source: str) -> int:
+        world, kind = self._world, source.partition(" ")[0]
+        if kind == "queue":
+            return world.job_changes
+        return world.worker_changes if kind == "workers" else world.machine_changes
+
+    def _in_vain(self, source: str) -> bool:
+        daemon = self._daemon
+        if daemon is None or source not in self._seen or self._seen[source] != self._version(source):
+            return False
+        if source.startswith("problems "):
+            return True
+        if daemon._plan_pending or any(calls and lane.startswith("act ") for lane, calls in self._running.items()):
+            return False
+        if daemon.last_plan is not self._judged:
+            self._judged = daemon.last_plan
+            self._calm, self._clocks = _calm_until(daemon), None
+        until, now = self._calm, daemon.core.now()
+        if source == "workers" and now + MARGIN_S < until:
+            if self._clocks is None:
+                self._clocks = _clocks_until(daemon)
+            until = min(until, self._clocks)
+        return now + MARGIN_S < until and _stays_known(daemon, source, now)
+
+
+def _stays_known(daemon: Daemon, source: str, now: float) -> bool:
+    """Whether the last read is good until the next one."""
+    observer, settings = daemon.observer, daemon.core.settings
+    kind, _, site = source.partition(" ")
+    seen: Optional[Observation[Any]] = {"queue": observer.jobs, "workers": observer.workers}.get(kind)  # type: ignore[assignment]
+    if kind == "cloud":
+        seen = observer.instances[site]
+    period_s = settings.check_queue_every_s if kind == "queue" else settings.check_vms_every_s
+    return seen is not None and now + period_s + MARGIN_S < seen.began + seen.stale_after_s
+
+
+def _calm_until(daemon: Daemon) -> float:
+    """The monotonic time up to which the daemon would plan the same again if nothing else is read."""
+    core, observer, plan = daemon.core, daemon.observer, daemon.last_plan
+    now, registry = core.now(), core.registry
+    if plan.launches or plan.drains or plan.ends or plan.failed or plan.unused:
+        return NEVER
+    if observer.no_launch() or observer.no_end() or not observer.settled():
+        return NEVER
+    if core.ledger is not None or observer.launching.open or registry.strangers:
+        return NEVER
+    if len(registry) != registry.count(None, IN_SERVICE) or core.health.unreplaced(now):
+        return NEVER
+    if any(block.until > now for block in core.health.blocks.values()):
+        return NEVER
+    if any(trial.standing is Standing.TRYING for trial in core.trials.records.values()):
+        return NEVER
+    for node in registry:
+        if node.seen is None or node.seen.is_drained or node.condemned or node.acting or node.retry_at > now:
+            return NEVER
+        if node.starts_per_h >= BLACK_HOLE_STARTS_PER_H:
+            return NEVER
+    return min((_same_until(daemon, verdict.group) for verdict in plan.verdicts), default=math.inf)
+
+
+def _same_until(daemon: Daemon, group: JobGroup) -> float:
+    """The time at which more jobs of a group will have waited long enough, or the group is fresh no more."""
+    history, began = daemon.observer.history, daemon.observer.jobs.began
+    if group.not_eligible:
+        return math.inf
+    since = began - history.waiting_s(group.key, began)
+    fresh_until = since + daemon.core.settings.unused_room_s
+    until = fresh_until if fresh_until > daemon.core.now() else math.inf
+    if history.waited(group.key) < group.waiting:
+        counts = history._counts[group.key]
+        known = counts[0][0] <= began - history.window_s and len(counts) > 1
+        until = min(until, counts[1 if known else 0][0] + history.window_s)
+    return until
+
+
+def _clocks_until(daemon: Daemon) -> float:
+    """The time at which another read of the workers will bring a clock to its limit."""
+    settings, began = daemon.core.settings, daemon.observer.workers.began
+    until = math.inf
+    for node in daemon.core.registry:
+        idle_s = node.idle_s if node.state is State.IDLE else math.inf
+        for clock, limit in ((node.room_s, settings.unused_room_s), (idle_s, settings.idle_for_time_s)):
+            if clock < limit:  # it stands as of the last read
+                until = min(until, began + limit - clock)
+    return until
