@@ -6,7 +6,6 @@ import errno
 import fcntl
 import os
 import socket
-import struct
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +15,6 @@ LOCK = "elastiq.lock"  # in the state directory: one daemon for one state
 SOCKET_LOCK = "elastiq.pid"  # in the run directory: one daemon for one socket
 
 _Given = Optional[str]
-_FLOCK = "hhqqi"  # struct flock with 64-bit offsets, which every Python on Linux is built with
 
 
 def path(text: str) -> str:
@@ -77,7 +75,7 @@ def _taken(take: Callable[[], object], wait_s: float) -> bool:
 class Lock:
     """A lock that ends with its process, however that ends; the file's content is only for people.
 
-    A POSIX record lock, because the kernel itself then says which process holds it (`lock_holder`): a pid
+    A POSIX record lock, because the kernel itself then says which process holds it (`elastiq.holder`): a pid
     that is read from a file may have been recycled. The process must not open this file a second time,
     since closing any descriptor of it would drop the lock.
     """
@@ -87,6 +85,8 @@ class Lock:
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             if not _taken(lambda: fcntl.lockf(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB), wait_s):
+                from elastiq.holder import lock_holder
+
                 pid = lock_holder(self._fd)
                 os.close(self._fd)
                 raise LockedError(path, pid or None)
@@ -99,16 +99,6 @@ class Lock:
         os.close(self._fd)
 
 
-def lock_holder(fd: int) -> Optional[int]:
-    """The process that holds the lock: None if nobody does, 0 if it is one that cannot be seen from here.
-
-    Asking does not take the lock, so that it cannot get in the way of a start.
-    """
-    asked = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
-    kind, _, _, _, pid = struct.unpack(_FLOCK, fcntl.fcntl(fd, fcntl.F_GETLK, asked))
-    return None if kind == fcntl.F_UNLCK else max(0, pid)
-
-
 def claim(name: str, what: str, wait_s: float = 0.5) -> socket.socket:
     """Take a name that only one process of this machine can have (an abstract socket, unix(7)); it ends with
     the process. Raises `LockedError` if a process of ours has it. One of another user cannot be our other self:
@@ -118,9 +108,9 @@ def claim(name: str, what: str, wait_s: float = 0.5) -> socket.socket:
     if _taken(lambda: mine.bind(address), wait_s):
         mine.listen()
         return mine
-    mine.settimeout(1.0)
-    listens = mine.connect_ex(address) != errno.ECONNREFUSED  # one of ours would
-    pid, uid, _ = struct.unpack("3i", mine.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
-    if listens and uid in (os.geteuid(), -1):  # -1: it does not let us ask
+    from elastiq.holder import other_self
+
+    pid = other_self(mine, address)
+    if pid is not None:
         raise LockedError(what, pid or None)
     return mine

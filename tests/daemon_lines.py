@@ -24,6 +24,7 @@ ON_DEMAND = {
     "elastiq.adoption": "elastiqctl adopt",
     "elastiq.complaints": "an unknown key or section, or no cluster_name",
     "elastiq.headid": "a machine without an id",
+    "elastiq.holder": "another elastiq that has the same directories or cluster",
     "elastiq.jsonlog": "log_format = json",
     "elastiq.limits": "a limit of launches or cost",
     "elastiq.logfiles": "--logdir",

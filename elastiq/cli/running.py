@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Optional
 
 from elastiq.control import address
-from elastiq.paths import LOCK, SOCKET_LOCK, Paths, lock_holder
+from elastiq.holder import lock_holder
+from elastiq.paths import LOCK, SOCKET_LOCK, Paths
 
 CONNECT_S = 5.0
 
