@@ -190,7 +190,7 @@ class Run:
         self.environment = {
             **{key: value for key, value in os.environ.items() if not key.lower().endswith("_proxy")},
             "PATH": f"{self.pool.bin}:{os.environ['PATH']}",
-            "PYTHONPATH": str(ROOT),
+            "PYTHONPATH": os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH")))),
             "_CONDOR_SEC_TOKEN_DIRECTORY": str(path / "tokens.d"),
         }
 
