@@ -12,6 +12,7 @@ from typing import Any, Mapping
 
 from elastiq.interfaces import Pool, Resources
 from elastiq.settings import Settings
+from elastiq.simulation import of_cloud
 from elastiq.simulation.chance import Dice
 from elastiq.simulation.executor import Latency
 from elastiq.simulation.menu import FORGETFUL, HOUR_S, LOSE_IDS, MENU, span
@@ -76,6 +77,7 @@ def draw(seed: int, profile: str = "mixed") -> Scenario:
         lease_s=dice.one_of((300.0, 600.0, 1200.0, 2400.0)),
         negotiate_every_s=dice.one_of((20.0, 20.0, 60.0)),
         can_drain=not dice.happens(0.04),
+        can_find=not dice.happens(0.1),
     )
 
 
@@ -240,5 +242,8 @@ def _mishaps(dice: Dice, manner: Profile, settings: Settings, hours_s: float) ->
         if left:
             kind = dice.one_of(left)
             kinds[kind] -= 1
-            drawn.append((round(hours_s * dice.random(), 1), kind, menu[kind].args(dice, settings)))
+            args = menu[kind].args(dice, settings)
+            if kind in of_cloud.KINDS and len(settings.sites) > 1 and dice.happens(0.6):
+                args["site"] = dice.one_of(sorted(settings.sites))
+            drawn.append((round(hours_s * dice.random(), 1), kind, args))
     return drawn

@@ -61,6 +61,7 @@ class Scenario:
     negotiate_every_s: float = 20.0
     limits: Mapping[str, int] = field(default_factory=dict)  # machines of a flavour that the cloud has
     can_drain: bool = True
+    can_find: bool = True  # the cloud finds what a launch made; else listings show it
 
     def without(self, dropped: frozenset[int]) -> Scenario:
         """The scenario without the happenings at these places."""

@@ -11,11 +11,13 @@ from typing import Callable, Optional, Sequence, TypeVar
 from elastiq.core import Core
 from elastiq.daemon import Daemon
 from elastiq.events import EventQueue
+from elastiq.interfaces import CloudCapabilities
 from elastiq.settings import Settings
 from elastiq.simulation.batch import SimulatedBatch
 from elastiq.simulation.chance import TimedDice
 from elastiq.simulation.chaos import Chaos
 from elastiq.simulation.clock import VirtualClock
+from elastiq.simulation.cloud import SimulatedCloud
 from elastiq.simulation.cluster import Cluster
 from elastiq.simulation.faults import Call
 from elastiq.simulation.head import HeadClock, HeadEvents, HeadExecutor, HeadStore, Killed
@@ -119,6 +121,12 @@ class Stage(Cluster):
         batch = super()._batch()
         batch.can_drain = self.scenario.can_drain
         return batch
+
+    def _clouds(self) -> dict[str, SimulatedCloud]:
+        clouds = super()._clouds()
+        for cloud in clouds.values():
+            cloud.capabilities = CloudCapabilities(find=self.scenario.can_find)
+        return clouds
 
     def start_again(self) -> None:
         """A start; where it fails it is tried again, as systemd does."""

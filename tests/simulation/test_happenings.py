@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Callable
 
@@ -26,7 +27,7 @@ from elastiq.interfaces import (
 )
 from elastiq.simulation.happenings import KINDS
 from elastiq.simulation.model import JobState
-from tests.simulation.stages import FOR_EVER, Scene
+from tests.simulation.stages import FOR_EVER, POOL, SETTINGS, Scene
 
 Check = Callable[[Scene], None]
 CHECKS: dict[str, Check] = {}
@@ -964,6 +965,27 @@ def test_several_faults_come_together(scene: Scene) -> None:
     delay_s = scene.answered(lambda: seen.append(scene.workers()))
     assert delay_s > 0 and seen[0].missing
     assert scene.chaos.struck == {"batch_late": 1, "batch_partial": 1}
+
+
+def test_a_fault_may_befall_one_site(tmp_path: Path) -> None:
+    pools = (POOL, replace(POOL, name="other", site="outscale"))
+    scene = Scene(tmp_path, settings=replace(SETTINGS, pools=pools))
+    there, here = scene._clouds()["outscale"], scene.cloud
+    there.launch(scene.intent())
+    scene.befall("cloud_down", for_s=100.0, site="outscale")
+    fails(lambda: there.instances(frozenset()), SourceError)
+    assert here.instances(frozenset()).owned == ()  # each site has its own machines
+    scene.run(101.0)
+    assert len(there.instances(frozenset()).owned) == 1
+
+
+def test_a_cloud_may_be_unable_to_find_what_a_launch_made(tmp_path: Path) -> None:
+    scene = Scene(tmp_path, can_find=False)
+    scene.befall("launch_lost", for_s=100.0)
+    lives(scene)
+    scene.submit(4)
+    assert scene.run_until(lambda: scene.world.running() == 4, 1000.0)
+    assert (scene.world.tally.launches, scene.operations["find done"]) == (1, 0)
 
 
 def test_calm_ends_every_fault_and_mends_what_does_not_mend_itself(scene: Scene) -> None:
