@@ -74,12 +74,10 @@ class HTCondor(BatchSystem):
         """The waiting jobs of all users, grouped. A schedd that does not answer is missing; if none does,
         that is a `SourceError`."""
         names = {name.lower(): name for name in (*_attributes(self._constraint), *queue.JOB_ATTRIBUTES)}
-        conditions = [
-            _any_of("JobStatus", queue.WAITING + queue.RUNNING),
-            _any_of("JobUniverse", queue.UNIVERSES),
-            "RoutedToJobId is undefined",  # else its copy is in the queue too
-            *([f"({self._constraint})"] if self._constraint else []),
-        ]
+        ours = [f"({self._constraint})"] if self._constraint else []
+        status, universe = _any_of("JobStatus", queue.WAITING + queue.RUNNING), _any_of("JobUniverse", queue.UNIVERSES)
+        # of a routed job the copy is in the queue too
+        conditions = [status, universe, "RoutedToJobId is undefined", *ours]
         args = ("-group-by", "-attributes", ",".join(names.values()), "-json", "-constraint", " && ".join(conditions))
         found, missing = self._each_schedd(*args)
         if missing and not found:

@@ -93,6 +93,7 @@ def worker(name: str, slots: Sequence[Row]) -> Worker:
     state = _state(slots, top, jobs)
     reasons = [row["drainreason"] for row in slots if isinstance(row.get("drainreason"), str) and draining(row)]
     starts = _numbers(slots, "jobstarts")
+    words = sorted({f"{row.get('state') or '?'}/{row.get('activity') or '?'}" for row in slots})
     said = bool(top) and len(_numbers(top, "totalslotcpus")) == len(top)
     return Worker(
         name=name,
@@ -106,12 +107,8 @@ def worker(name: str, slots: Sequence[Row]) -> Worker:
         job_starts=int(max(starts)) if starts else None,  # of the whole startd, on each of its slots
         drained_by=reasons[0] if reasons else None,
         started_at=max(_numbers(slots, "daemonstarttime"), default=None),
-        detail="" if state in (WorkerState.IDLE, WorkerState.BUSY) else _words(slots),
+        detail="" if state in (WorkerState.IDLE, WorkerState.BUSY) else ", ".join(words),
     )
-
-
-def _words(slots: Sequence[Row]) -> str:
-    return ", ".join(sorted({f"{row.get('state') or '?'}/{row.get('activity') or '?'}" for row in slots}))
 
 
 def _numbers(slots: Sequence[Row], name: str) -> list[float]:

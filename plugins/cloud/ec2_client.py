@@ -138,8 +138,7 @@ class SlimFiles:
         packed = path + ".json.gz"
         with gzip.open(packed) if os.path.isfile(packed) else open(path + ".json", "rb") as file:
             model = slim_model(file.read().decode("utf-8"))
-        if self._api_version:
-            model["metadata"]["apiVersion"] = self._api_version
+        model["metadata"]["apiVersion"] = self._api_version or model["metadata"]["apiVersion"]
         # old OpenStack answers TerminateInstances with <return>true</return> and no instances
         ended = model["shapes"]["TerminateInstancesResult"]["members"]
         ended["Return"] = {"shape": "Boolean", "locationName": "return"}

@@ -52,11 +52,11 @@ STRICT = "TypeError"  # how ec2-api tells that its Python method has no such par
 NONSENSE = ("ResponseParserError", "ValueError", "KeyError", "TypeError", "AttributeError")
 
 _NEVER_LEFT = re.compile(  # what botocore says of a request that did not reach the endpoint, or no further than TLS
-    rf"^((EndpointConnection|ConnectTimeout)Error|SSLError .*({_NO_TRUST}|HANDSHAKE|UNKNOWN_PROTOCOL)"
-    r"|ProxyConnectionError .*(NewConnectionError|Tunnel connection failed|refused))",  # else perhaps lost later
-    re.DOTALL,
+    rf"(?s)^((EndpointConnection|ConnectTimeout)Error|SSLError .*({_NO_TRUST}|HANDSHAKE|UNKNOWN_PROTOCOL)"
+    r"|ProxyConnectionError .*(NewConnectionError|Tunnel connection failed|refused))"  # else perhaps lost later
 )
 ECHO = "MinCount"  # in a message that quotes the whole request: it names every parameter and is about none
+PROXY_SAYS = ("407", "ProxyConnectionError")
 _LONGEST = 4000  # what is looked at of a cloud's words
 _WINDOW = 12  # so many letters and digits in a row, as in a secret, are taken for a part of it
 _HIDDEN = re.compile(  # what is encoded (user data, a key), the user of a URL, what is named a secret
@@ -81,8 +81,8 @@ class Fault(Exception):
         if isinstance(response, dict):  # ClientError
             error = response.get("Error") or {}
             status = int(response.get("ResponseMetadata", {}).get("HTTPStatusCode") or 0)
-            code = re.sub(r"^(Client|Server)\.", "", str(error.get("Code") or "Unknown"))
-            code = str(status) if 300 <= status < 400 else code  # botocore follows no redirection
+            said = re.sub(r"^(Client|Server)\.", "", str(error.get("Code") or "Unknown"))
+            code = str(status) if 300 <= status < 400 else said  # botocore follows no redirection
             clock = _clock(response.get("ResponseMetadata", {}).get("HTTPHeaders") or {})
             return cls(operation, code, f"{error.get('Message') or ''}{clock}", status)
         words = f"{exc} {getattr(exc, 'kwargs', '')}"
@@ -152,8 +152,8 @@ def _without(secrets: Collection[Optional[str]], text: str) -> str:
 def told(fault: Fault, where: str, secrets: Collection[Optional[str]] = ()) -> str:
     """One line for a person: what was asked, where, the code, EC2's words without secrets, what to do."""
     words, code = (_without(secrets, text)[:300].strip(";. ") for text in (fault.message, fault.code))
-    told_by_form = fault.kind is interfaces.ConfigurationError and ECHO not in fault.message
-    forms = _TABLE["hints"].items() if told_by_form or re.match("407|Proxy", fault.code) else ()
+    wrong = fault.kind is interfaces.ConfigurationError and ECHO not in fault.message
+    forms = _TABLE["hints"].items() if wrong or fault.code in PROXY_SAYS else ()
     fitting = (hint for hint, form in forms if re.search(form, f"{code} {words}", re.IGNORECASE))
     hint = next(fitting, _TABLE[fault.kind.__name__]["hint"])
     said = f": {words}" if words else f" (HTTP {fault.status})"
