@@ -261,7 +261,7 @@ MENU: Mapping[str, Dish] = {
     "adopted": Dish(1, lambda dice, s: {}),
     "log_fails": Dish(1, _no_share(60.0, HOUR_S), 1),
     "clock_steps": Dish(2, lambda dice, s: {"by_s": dice.one_of((-HOUR_S, HOUR_S, -60.0, 90.0))}),
-    "head_sleeps": Dish(2, _no_share(30.0, 2 * HOUR_S, counts=_any(True, False)), 2),
+    "head_sleeps": Dish(2, _no_share(30.0, 2 * HOUR_S, counts=_any(True)), 2),
 }
 
 # A cloud that keeps no tags, or no tokens, is so all the time; with neither, who loses an id has lost the

@@ -152,11 +152,12 @@ class Trial:
         if self._daemon is not None:
             self.upkeep.beat(self._daemon.core.counters)
 
-    def _beat_age_s(self) -> float:
-        """Of the status that the daemon published last, by the head node's own clock; 0 while it sleeps."""
+    def _beat_age_s(self) -> Optional[float]:
+        """Of the status that the daemon published last, by the head node's own clock. None while there is no
+        daemon, or it sleeps."""
         if self._daemon is None or self.stage.asleep:
             self.upkeep.wakes()
-            return 0.0
+            return None
         published: float = self._daemon._published["monotonic_at"]
         return self.stage.head_clock.monotonic() - published
 

@@ -22,6 +22,7 @@ from elastiq.simulation.witness import Listener, Record, Witness
 Status = Mapping[str, Any]
 
 LOOK_EVERY_S = 60.0
+STATUS_EVERY_S = 240.0  # it takes as long to make as to live for some minutes
 CONFIRM_EVERY_S = 300.0  # that what a listing names is in the registry
 HEARTBEAT_WITHIN_S = 90.0  # it beats every 30 s
 ABANDONED_AT_MOST = 8  # see the exemptions
@@ -40,7 +41,7 @@ class Upkeep(Listener):
         checker: Checker,
         witness: Witness,
         status: Callable[[], Optional[Status]],
-        beat_age_s: Callable[[], float],
+        beat_age_s: Callable[[], Optional[float]],
         secrets: Sequence[str] = (),
     ) -> None:
         self._checker, self._witness, self._status = checker, witness, status
@@ -48,6 +49,7 @@ class Upkeep(Listener):
         self._listed: dict[str, float] = {}  # ids that a listing named: by then they must be in the status
         self._confirmed: dict[str, float] = {}
         self._due = math.inf
+        self._look_at = 0.0
         self._started_s = 0.0
         self._calls: deque[tuple[float, str]] = deque()
         self._per_h: Counter[str] = Counter()
@@ -146,16 +148,20 @@ class Upkeep(Listener):
 
     def look(self) -> None:
         """Every now and then."""
+        age_s = self._beat_age_s()
+        if age_s is not None:
+            self._goes_on(age_s, self._witness.begun)
+        if self._now < self._look_at:
+            return
+        self._look_at = self._now + STATUS_EVERY_S
         status = self._status()
         if status is None:
             return
-        self._goes_on(self._witness.begun)
         self.explained(status)
         self.no_secret("the status", json.dumps(status, default=str))
 
-    def _goes_on(self, begun: Mapping[str, float]) -> None:
+    def _goes_on(self, age_s: float, begun: Mapping[str, float]) -> None:
         settings = self._checker.settings()
-        age_s = self._beat_age_s()  # comes first: it knows of sleep
         if age_s > HEARTBEAT_WITHIN_S:
             self.once("I10", "beat", f"no heartbeat for {age_s:.0f} s")
         periods = {"jobs": settings.check_queue_every_s, "workers": settings.check_vms_every_s}

@@ -8,7 +8,9 @@ import inspect
 import sys
 import textwrap
 from dataclasses import dataclass
-from typing import Any, Iterator, Sequence
+from typing import Any, Callable, Iterator, Sequence
+
+from elastiq.simulation.scenario import Scenario
 
 
 @dataclass(frozen=True)
@@ -23,12 +25,13 @@ class Change:
 
 @dataclass(frozen=True)
 class Mutant:
-    """``invariants``: any of them may be the first to be broken. ``profile``: the scenarios in which it shows."""
+    """``invariants``: any of them may be the first to be broken. ``bend`` makes scenarios in which it shows more
+    often: it changes what was drawn from a seed."""
 
     name: str
     invariants: str
     changes: tuple[Change, ...]
-    profile: str = "mixed"
+    bend: Callable[[Scenario], Scenario] = lambda scenario: scenario
 
 
 class DoesNotApply(Exception):
@@ -49,7 +52,7 @@ def planted(mutant: Mutant) -> Iterator[None]:
 
 def rewritten(mutant: str, before: Any, changes: Sequence[Change]) -> Any:
     """The function with the changed source, in the names of its own module."""
-    function = before.fget if isinstance(before, property) else before
+    function: Any = before.fget if isinstance(before, property) else before
     source = textwrap.dedent(inspect.getsource(function))
     for change in changes:
         if change.old not in source:

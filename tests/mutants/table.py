@@ -15,6 +15,7 @@ from elastiq import (
     planner,
     reconcile,
 )
+from tests.mutants.bends import both, jobs, often, setting, throughout
 from tests.mutants.planting import Change, Mutant
 
 EMPTY = "{'the queue': Jobs(()), 'the workers': Workers(())}.get(seen.name, Instances(()))"
@@ -36,6 +37,11 @@ MUTANTS = (
         "does not count machines of others with quota_counts = all",
         "I1",
         (Change(broker.Budget, "__init__", "s.foreign", "0"),),
+        both(
+            setting(quota_counts="all", max_vms=6),
+            throughout("foreign_machines", count=3, whom="nobody"),
+            jobs(count=30),
+        ),
     ),
     Mutant(
         "takes an end that was asked for as done",
@@ -75,6 +81,7 @@ MUTANTS = (
             Change(launching.Launching, "launch", "return False\n    for node", "pass\n    for node"),
             Change(observer.Observer, "no_launch", "if core.store_broken:", "if False:"),
         ),
+        both(often("disk_trouble", for_s=900.0, how="full"), jobs()),
     ),
     Mutant(
         "sends launches again after a crash",
@@ -101,6 +108,7 @@ MUTANTS = (
                 "self._drop_rest(intent, text)",
             ),
         ),
+        both(often("launch_lost", for_s=600.0), throughout("slow_to_show", lag_s=90.0), jobs()),
     ),
     Mutant(
         "forgets launches of unknown outcome in a restart",
@@ -113,6 +121,11 @@ MUTANTS = (
                 "self._drop_rest(intent, 'forgotten')",
             ),
         ),
+        both(
+            throughout("slow_to_show", lag_s=200.0),
+            often("kill", at="launch done", number=1, for_s=900.0, down_s=5.0),
+            jobs(),
+        ),
     ),
     Mutant(
         "launches for jobs that can never run",
@@ -121,11 +134,16 @@ MUTANTS = (
             Change(planner, "_serve_group", "if group.not_eligible:", "if False:"),
             Change(planner, "_serve", "if not g.not_eligible", ""),
         ),
+        often("jobs", cpus=1.0, memory_mb=1024.0, lengths=[300.0] * 30, not_eligible="needs a licence"),
     ),
     Mutant(
         "ignores machines that are to come",
-        "I6",
-        (Change(planner, "_room", "elif node.state in CAPACITY:", "elif False:"),),
+        "I1 I6",
+        (
+            Change(planner, "_room", "elif node.state in CAPACITY:", "elif False:"),
+            Change(planner, "_serve_group", "wanted = min(wanted, max(0, group.waiting - trial.covered))", "pass"),
+        ),
+        jobs(),
     ),
     Mutant(
         "launches for running jobs too",
@@ -139,6 +157,7 @@ MUTANTS = (
             ),
             Change(planner, "_serve_group", "wanted = min(left, waited or 0)", "wanted = left if waited else 0"),
         ),
+        jobs(times=6, count=16, length_s=2000.0),
     ),
     Mutant(
         "skips the back-off after a refused launch",
@@ -158,6 +177,7 @@ MUTANTS = (
             ),
             Change(observer.Observer, "_read", "take(outcome.began, outcome.value)", "take(outcome.began, seen.value)"),
         ),
+        often("batch_fails", for_s=400.0, share=0.5),
     ),
     Mutant(
         "believes the last good read after a failed one",
@@ -172,21 +192,25 @@ MUTANTS = (
                 "view and self._judge_workers(began, view)",
             ),
         ),
+        often("batch_fails", for_s=400.0, share=0.5),
     ),
     Mutant(
         "acts on reads however old",
         "I6",
         (Change(observations.Observation, "why_unknown", "if now - self.began > self.stale_after_s:", "if False:"),),
+        often("batch_late", for_s=900.0, late_s=60.0),
     ),
     Mutant(
         "treats a partial answer of the queue as complete",
         "I6",
         (Change(interfaces.Jobs, "complete", "return not self.missing", "return True"),),
+        often("batch_partial", for_s=1200.0, share=0.7),
     ),
     Mutant(
         "treats a partial list of workers as complete",
         "I6",
         (Change(observations.SettleJudge, "why_unsettled", "if view.missing:", "if False:"),),
+        often("batch_partial", for_s=1200.0, share=0.7),
     ),
     Mutant(
         "believes a collector that has just started",
@@ -199,16 +223,25 @@ MUTANTS = (
                 "if False:",
             ),
         ),
+        both(setting(batch_settle_s=600.0), often("collector_restarts", times=6, for_s=20.0)),
     ),
     Mutant(
         "believes at once that most workers have vanished",
         "I6",
         (Change(observations.SettleJudge, "why_unsettled", "if len(missing) * 2 <= len(expected):", "if True:"),),
+        both(
+            setting(lost_after_s=120.0, batch_settle_s=600.0, min_vms=2, max_vms=8),
+            often("batch_empty", for_s=500.0, calls=["workers"]),
+        ),
     ),
     Mutant(
         "lets an unsettled view run the clocks of what is missing",
         "I6",
         (Change(reconcile, "_not_seen", "if not settled:", "if False:"),),
+        both(
+            setting(lost_after_s=120.0, batch_settle_s=600.0, min_vms=2, max_vms=8),
+            often("batch_empty", for_s=500.0, calls=["workers"]),
+        ),
     ),
     Mutant(
         "counts time in which nobody looked as idle",
@@ -218,6 +251,7 @@ MUTANTS = (
             Change(observations.Watch, "passed_s", "began if good else None", "began"),
             Change(observations.Watch, "passed_s", "passed_s if passed_s <= longest_s else 0.0", "passed_s"),
         ),
+        both(setting(idle_for_time_s=600.0), often("batch_fails", for_s=500.0, calls=["workers"])),
     ),
     Mutant(
         "resets the idle timers on each poll",
@@ -232,6 +266,7 @@ MUTANTS = (
         "takes wall time for timers",
         "I6 I7 I8 I10 bug",
         (Change(core.Core, "now", "self.events.clock.monotonic()", "self.events.clock.time() - 1_700_000_000 + 1000"),),
+        often("clock_steps", times=2, by_s=-3600.0),
     ),
     # ------------------------------------------------------------------ who is who
     Mutant(
@@ -240,6 +275,12 @@ MUTANTS = (
         (
             Change(reconcile, "match", "if not _stale(worker, node)", ""),
             Change(reconcile, "match", "[worker.instance_id] if worker.instance_id else", ""),
+        ),
+        both(
+            throughout("addresses_recycled"),
+            throughout("stale_ads", stay_s=1500.0),
+            throughout("publishes_id"),
+            jobs(times=6),
         ),
     ),
     Mutant(
@@ -253,11 +294,13 @@ MUTANTS = (
                 "if node is None:\n            continue\n        if False:",
             ),
         ),
+        often("store_damaged", times=2, how="removed", down_s=20.0),
     ),
     Mutant(
         "takes other heads' machines for its own",
         "I3",
         (Change(reconcile, "take_instances", "in seen.owned:", "in (*seen.owned, *seen.other_heads):"),),
+        throughout("foreign_machines", count=2, whom="another head"),
     ),
     Mutant(
         "ends the head node with the others",
@@ -282,6 +325,7 @@ MUTANTS = (
                 "node.seen is not None and node.seen.is_drained:",
             ),
         ),
+        often("admin_drains", times=8, which=0.5, for_s=900.0),
     ),
     Mutant(
         "ends workers that somebody else drained",
@@ -290,17 +334,13 @@ MUTANTS = (
             Change(
                 planner,
                 "_drains",
-                "idle = node.state is State.IDLE and node.seen is not None and node.seen.state is WorkerState.IDLE",
-                "idle = node.seen is not None and (node.state is State.IDLE or node.seen.state is WorkerState.DRAINED)",
+                "n.seen.state is WorkerState.IDLE]",
+                "n.seen.state is WorkerState.IDLE or n.seen and n.seen.is_drained]",
             ),
-            Change(
-                planner,
-                "_drains",
-                "or not (orphaned or node.idle_s >=",
-                "or not (node.seen.is_drained or orphaned or node.idle_s >=",
-            ),
+            Change(planner, "_drains", "not (orphaned or", "not (node.seen.is_drained or orphaned or"),
             Change(ending.Ending, "look", "node.seen.drained_by_mark(core.owner.mark) is False", "False"),
         ),
+        often("admin_drains", times=8, which=0.5, for_s=900.0),
     ),
     Mutant(
         "takes an unknown state for the end",
@@ -313,6 +353,7 @@ MUTANTS = (
                 "if state in (InstanceState.TERMINATED, InstanceState.UNKNOWN):",
             ),
         ),
+        often("odd_states", for_s=900.0, part=0.5),
     ),
     Mutant(
         "takes a machine for gone that one listing lacks",
@@ -321,6 +362,7 @@ MUTANTS = (
             Change(reconcile, "_not_listed", "node.unlisted >= LISTINGS_BEFORE_GONE", "node.unlisted"),
             Change(reconcile, "_not_listed", "if began < node.listed_by or", "if"),
         ),
+        both(throughout("pages_shift"), setting(max_vms=5), jobs()),
     ),
     # ------------------------------------------------------------------ scale-down
     Mutant(
@@ -335,6 +377,7 @@ MUTANTS = (
             Change(ending.Ending, "look", "elif began < node.act_ended:", "elif False:"),
             Change(ending.Ending, "_out_of_service", "WorkerState.DRAINED if", "WorkerState.IDLE if"),
         ),
+        often("drain_not_done", for_s=900.0),
     ),
     Mutant(
         "ends on a refused drain",
@@ -347,6 +390,7 @@ MUTANTS = (
                 "self._end([Step(node, node.reason)])",
             ),
         ),
+        often("drain_refused", for_s=900.0),
     ),
     Mutant(
         "ends on a drain of unknown outcome",
@@ -356,43 +400,65 @@ MUTANTS = (
                 ending.Ending, "_drained", 'core.count("drains_unknown")', "return self._end([Step(node, node.reason)])"
             ),
         ),
+        often("drain_fails", for_s=900.0),
     ),
     Mutant(
         "never returns a drain that led nowhere",
         "I7",
         (Change(ending.Ending, "_undrain", "if node.worker is None or node.acting:", "if True:"),),
+        both(often("drain_unheard", for_s=900.0), jobs(times=8)),
     ),
     Mutant(
         "ends a machine as soon as its worker is missing",
         "I2 I6",
         (Change(planner, "_useless", "node.lost_s >= s.settings.lost_after_s", "True"),),
+        both(setting(lost_after_s=900.0), often("worker_vanishes", times=8, which=0.4, for_s=700.0)),
     ),
     Mutant(
         "ends a lost machine though jobs are recorded there",
         "I2",
         (Change(ending.Ending, "_unused", 'count = jobs.get(node.worker or "", 0)', "count = 0"),),
+        both(
+            setting(lost_after_s=120.0),
+            jobs(length_s=3000.0),
+            often("worker_vanishes", times=8, which=0.4, for_s=1500.0),
+        ),
     ),
     Mutant(
         "gives up machines that boot before their deadline",
         "I6",
         (Change(planner, "_useless", "node.boot_s >= deadline", "node.boot_s >= deadline / 4"),),
+        throughout("slow_boots", times=3),
     ),
     Mutant(
         "asks once for an end, and never again",
         "I7",
         (Change(ending.Ending, "_unconfirmed", "if node.state is State.TERMINATING", "if False"),),
+        often("terminate_refused", for_s=900.0),
     ),
-    Mutant("ignores min_vms when it scales down", "I9", (Change(planner, "_drains", "- s.settings.min_vms", ""),)),
     Mutant(
-        "ignores the minimum of a pool when it scales down", "I9", (Change(planner, "_drains", "- pool.min_vms", ""),)
+        "ignores min_vms when it scales down",
+        "I9",
+        (Change(planner, "_drains", "- s.settings.min_vms", ""),),
+        setting(min_vms=2, max_vms=10),
+    ),
+    Mutant(
+        "ignores the minimum of a pool when it scales down",
+        "I9",
+        (Change(planner, "_drains", "- pool.min_vms", ""),),
+        setting(pool_min_vms=2, pool_max_vms=None, max_vms=10),
     ),
     Mutant(
         "counts machines that boot into the minimum",
         "I9",
-        (Change(planner, "_drains", "s.registry.count(None, IN_SERVICE)", "s.registry.count(None, CAPACITY)"),),
+        (Change(planner, "_drains", "s.registry.count(None, IN_SERVICE) - s", "s.registry.count(None, CAPACITY) - s"),),
+        both(setting(min_vms=2, max_vms=10), jobs(), throughout("slow_boots", times=3)),
     ),
     Mutant(
-        "never raises the cluster to its minimum", "I7", (Change(broker.Orders, "floor", "s = self._s\n", "return\n"),)
+        "never raises the cluster to its minimum",
+        "I7",
+        (Change(broker.Orders, "floor", "s = self._s\n", "return\n"),),
+        setting(min_vms=2, max_vms=10),
     ),
     # ------------------------------------------------------------------ the loop, secrets, reasons
     Mutant(
@@ -412,11 +478,13 @@ MUTANTS = (
                 "if failures:\n            return\n        pause = period()",
             ),
         ),
+        often("batch_hangs", for_s=300.0),
     ),
     Mutant(
         "lets a store that cannot be written end the handler",
         "bug I10",
         (Change(core.Core, "stored", 'self.count("store_errors")', "raise"),),
+        often("disk_trouble", for_s=600.0, how="full"),
     ),
     Mutant(
         "reads the queue within the loop's period only when the last read came back",
