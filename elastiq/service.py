@@ -13,7 +13,6 @@ import os
 import signal
 import sys
 import threading
-import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Optional, Sequence
 
@@ -95,22 +94,22 @@ class Service:
 
     def __init__(self, paths: Paths, loaded: config.Loaded, log_to_files: bool, background: bool) -> None:
         """Take the locks and open the logs."""
-        self._paths, self._settings = paths, loaded.settings
+        self.paths, self.settings = paths, loaded.settings
         self._logdir = paths.logdir if log_to_files else None
         # In the background, standard error is a file for what does not come through the log.
         self._stream = open(os.devnull, "w") if background else sys.stderr
         for directory in (paths.statedir, paths.rundir, *([paths.logdir] if log_to_files else [])):
             directory.mkdir(mode=0o750, parents=True, exist_ok=True)
         self._locks = (Lock(paths.statedir / LOCK), Lock(paths.rundir / SOCKET_LOCK))
-        self._owner = identity.owner(loaded.settings.cluster_name, paths.statedir)
+        self.owner = identity.owner(loaded.settings.cluster_name, paths.statedir)
         # Two of one user on one machine are the same head node to the cloud, whatever their directories are.
         which = f"cluster {loaded.settings.cluster_name} of this user of this machine, with other directories"
-        self._claim = claim(f"elastiq-{self._owner.mark}", which)
-        self._events = EventQueue(RealClock(), longest_pause_s=loaded.settings.sleep_s)
+        self._claim = claim(f"elastiq-{self.owner.mark}", which)
+        self.events = EventQueue(RealClock(), longest_pause_s=loaded.settings.sleep_s)
         self._reloads = ThreadPoolExecutor(1, "elastiq reload")  # one at a time, and never on the loop
-        self._daemon: Optional[Daemon] = None
+        self.daemon: Optional[Daemon] = None
         self._code = 0  # why the decision loop ended
-        self._begin_log(loaded, f"elastiq {__version__} starts")
+        self.begin_log(loaded, f"elastiq {__version__} starts")
 
     def run(self) -> int:
         """Run until a signal or a fault; returns the exit code.
@@ -133,16 +132,16 @@ class Service:
 
     def _decide(self) -> None:
         try:
-            made, executor = plugins(self._settings, self._owner), ThreadExecutor(self._events)
-            store = Store(str(self._paths.statedir / "elastiq.db"))
-            daemon = Daemon(Core(self._settings, *made, self._owner, self._events, executor, store))
+            made, executor = plugins(self.settings, self.owner), ThreadExecutor(self.events)
+            store = Store(str(self.paths.statedir / "elastiq.db"))
+            daemon = Daemon(Core(self.settings, *made, self.owner, self.events, executor, store))
             daemon.core.log_failures = lambda: self._sinks.failures
             daemon.start()
             daemon.heartbeat()
-            self._daemon = daemon
-            control = ControlServer(self._paths.socket, daemon.status, self._command)
-            self._events.post(lambda: notify("READY=1"))  # from the loop: it runs
-            self._events.post(self._feed)
+            self.daemon = daemon
+            control = ControlServer(self.paths.socket, daemon.status, self._command)
+            self.events.post(lambda: notify("READY=1"))  # from the loop: it runs
+            self.events.post(self._feed)
             daemon.run()
             control.close()
             daemon.close(IN_FLIGHT_S)
@@ -159,7 +158,7 @@ class Service:
         """The loop itself feeds systemd's watchdog: one that hangs does not."""
         if limit_s := watchdog_s():
             notify("WATCHDOG=1")
-            self._events.after(limit_s / 4, self._feed)
+            self.events.after(limit_s / 4, self._feed)
 
     # ------------------------------------------------------------------ the main thread
 
@@ -187,47 +186,29 @@ class Service:
                 signal.setitimer(signal.ITIMER_REAL, LEAVE_S)
                 log.info("%s: ending", signal.Signals(number).name)
                 notify("STOPPING=1")
-                if self._daemon is None:
+                if self.daemon is None:
                     return 0  # nothing was begun yet
-                self._daemon.stop()
+                self.daemon.stop()
                 command.kill_all()
 
     # ------------------------------------------------------------------ reload and commands: any thread
 
     def _reload(self) -> Answer:
         """Read the configuration again. Raises `Refused`; the old settings then stay."""
-        daemon = self._daemon
-        if daemon is None or daemon.stopping:
-            raise Refused("impossible", "elastiq is still starting, or it ends")
-        notify("RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1000}")
         try:
-            loaded = config.load(self._paths.config)
-            settings = loaded.settings
-            if settings.cluster_name != self._settings.cluster_name:
-                raise config.ConfigError(["cluster_name cannot change while elastiq runs: restart it"])
-            batch, clouds = plugins(settings, self._owner)
-            self._begin_log(loaded, "configuration read again")
-        except EXPECTED as error:
-            text = "; ".join(_explained(error)[1])
-            notice = f"refused, the old settings stay: {text}"
-            log.error("reload %s", notice)
-            self._events.post(lambda: daemon.core.tell("reload", notice, logging.DEBUG))
-            raise Refused("config", text) from None
+            from elastiq.reload import reload
+
+            return reload(self)
+        except Refused:
+            raise
         except Exception:  # only to have it in the log: it goes on to whoever asked
             log.exception("internal fault in a reload")
             raise
-        finally:
-            notify("READY=1")
-        self._settings = settings
-        self._events.longest_pause_s = settings.sleep_s
-        self._events.post(lambda: daemon.core.tell("reload", ""))
-        self._events.post(lambda: daemon.core.guard("reload", lambda: daemon.reload(settings, batch, clouds)))
-        return {}
 
     def _command(self, verb: str, args: Answer) -> Future[Answer]:
         if verb == "reload":
             return self._reloads.submit(self._reload)
-        daemon, future = self._daemon, Future[Answer]()
+        daemon, future = self.daemon, Future[Answer]()
         assert daemon is not None  # before there is a socket
 
         def run() -> None:
@@ -236,12 +217,12 @@ class Service:
             except Exception as error:  # noqa: BLE001 - it is raised where the client is answered
                 future.set_exception(error)
 
-        self._events.post(run)
+        self.events.post(run)
         return future
 
-    def _begin_log(self, loaded: config.Loaded, what: str) -> None:
+    def begin_log(self, loaded: config.Loaded, what: str) -> None:
         self._sinks = logs.setup(loaded.settings.log_level, loaded.settings.log_format, self._logdir, self._stream)
-        log.info("%s, %s says: %s", what, self._paths.config, ", ".join(loaded.set_keys))
+        log.info("%s, %s says: %s", what, self.paths.config, ", ".join(loaded.set_keys))
         for warning in loaded.warnings:
             log.warning("%s", warning)
 

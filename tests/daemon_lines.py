@@ -31,6 +31,7 @@ ON_DEMAND = {
     "elastiq.names": "a plugin that is not built in",
     "elastiq.plugins.cloud.ec2_alikes": "a cloud that is not AWS",
     "elastiq.plugins.cloud.ec2_extras": "a refused launch",
+    "elastiq.reload": "SIGHUP or elastiqctl reload",
     "elastiq.userdata": "user data",
 }
 ENTRIES = ("elastiq.service", "elastiq.plugins.batch.htcondor", "elastiq.plugins.cloud.ec2")
