@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import re
 import shutil
+import socket
+import time
 from collections.abc import Iterator
+from itertools import chain, repeat
 from pathlib import Path
 
 import pytest
 
-from elastiq.interfaces import ConfigurationError, SourceError
+from elastiq.interfaces import ConfigurationError, SourceError, TransientError
+from elastiq.plugins.cloud import ec2_answers
 from elastiq.plugins.cloud.ec2_errors import Fault
-from tests.ec2_server import EC2Server, cloud_at, instances, intent
+from tests.ec2_server import EC2Server, Rule, cloud_at, instances, intent
 from tests.integration.certificates import Authority
 
 NONE: frozenset[str] = frozenset()
@@ -138,10 +142,15 @@ def test_a_bundle_that_is_mended_is_taken_up_without_a_restart(
     assert cloud.instances(NONE).owned == ()
 
 
-def test_https_where_the_cloud_speaks_http_is_a_wrong_api_url_and_launches_nothing() -> None:
+def test_https_where_the_cloud_speaks_http_is_unknown_and_not_empty() -> None:
+    """OpenSSL has two words for it, of which "record layer failure" may also come later."""
     server = EC2Server()
+    cloud = cloud_at(server.url.replace("http:", "https:"))
     try:
-        assert "SSL" in refusal(server.url.replace("http:", "https:"))
+        with pytest.raises(SourceError, match="SSLError: .*(WRONG_VERSION_NUMBER|record layer failure)"):
+            cloud.instances(NONE)
+        with pytest.raises((ConfigurationError, TransientError), match="SSLError"):
+            cloud.launch(intent())
         assert server.requests == []
     finally:
         server.close()
@@ -152,3 +161,39 @@ def test_http_where_the_cloud_speaks_https_is_unknown_and_not_empty(server: EC2S
         cloud_at(server.url.replace("https:", "http:"))._client.call("describe_instances")
     assert caught.value.code in ("ConnectionClosedError", "400")
     assert server.requests == []
+
+
+def test_an_answer_over_tls_that_drips_or_floods_has_the_same_limits(
+    server: EC2Server, authority: Authority, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ec2_answers, "LARGEST", 1 << 20)
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: text/xml\r\n\r\n"
+
+    def drip() -> Iterator[bytes]:
+        yield head
+        for _ in range(100):
+            time.sleep(0.1)
+            yield b"<a>"
+
+    cloud = cloud_at(server.url, ca_bundle=authority.bundle, read_timeout_s=0.7)
+    cloud._images["ami-12c6146b"] = {}
+    server.script("RunInstances", Rule(pieces=drip), Rule(pieces=lambda: chain([head], repeat(b"x" * 65536))))
+    for told in ("ReadTimeoutError", "the answer is longer than 1 MB"):
+        began = time.monotonic()
+        with pytest.raises(TransientError, match=told) as caught:
+            cloud.launch(intent())
+        assert not caught.value.launched_nothing and time.monotonic() - began < 6
+    assert len(server.requests) == 2
+    assert cloud.instances(NONE).owned == ()
+
+
+def test_a_server_that_hangs_in_the_handshake_leaves_the_launch_open_and_ends_in_time() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"https://127.0.0.1:{silent.getsockname()[1]}"
+        cloud = cloud_at(url, connect_timeout_s=0.5, read_timeout_s=0.5)
+        cloud._images["ami-12c6146b"] = {}
+        began = time.monotonic()
+        with pytest.raises(TransientError, match="TimeoutError") as caught:
+            cloud.launch(intent())
+        assert time.monotonic() - began < 5
+        assert not caught.value.launched_nothing, "boto does not say how far it came"
