@@ -147,7 +147,7 @@ def test_https_where_the_cloud_speaks_http_is_unknown_and_not_empty() -> None:
     server = EC2Server()
     cloud = cloud_at(server.url.replace("http:", "https:"))
     try:
-        with pytest.raises(SourceError, match="SSLError: .*(WRONG_VERSION_NUMBER|record layer failure)"):
+        with pytest.raises(SourceError, match=r"SSLError: .*(WRONG_VERSION_NUMBER|record layer failure)"):
             cloud.instances(NONE)
         with pytest.raises((ConfigurationError, TransientError), match="SSLError"):
             cloud.launch(intent())
