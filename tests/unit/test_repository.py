@@ -114,6 +114,12 @@ def test_the_count_of_lines_follows_imports_in_functions_but_checks(
     ]
 
 
+def test_what_is_imported_on_demand_is_there_and_says_why() -> None:
+    for module, why in daemon_lines.ON_DEMAND.items():
+        assert daemon_lines.file_of(module) is not None, f"{module} is no more"
+        assert why
+
+
 def test_lines_of_code_are_those_that_do_something() -> None:
     text = (
         '"""Doc,\ntwo lines."""\n\n# why\nx = """a\nb"""  # and a comment\n\n\n'
