@@ -88,11 +88,6 @@ class Machine:
         """Made for some head node of ours, whatever its tags say, and not confirmed gone."""
         return bool(self.head or self.made_for[1]) and not self.ended
 
-    @property
-    def findable(self) -> bool:
-        """Its tags or its token name who made it: whoever lost its id finds it again."""
-        return bool(self.head or self.token)
-
 
 @dataclass(eq=False)
 class SimWorker:

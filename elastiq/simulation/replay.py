@@ -18,7 +18,6 @@ from typing import Any, Optional, Sequence
 from elastiq.interfaces import Pool, Resources
 from elastiq.settings import Settings
 from elastiq.simulation.cluster import Cluster
-from elastiq.simulation.model import Act
 from elastiq.simulation.swf import Trace, TraceError
 from elastiq.simulation.workload import feed
 
@@ -61,7 +60,6 @@ def replay(trace: Trace, cpus: int, max_vms: int, days: float, seed: int) -> dic
     settings = Settings("replay", (pool,), max_vms=max_vms, idle_for_time_s=600.0, check_queue_every_s=60.0)
     cluster = Cluster(replace(settings, check_vms_every_s=120.0), {"machine": flavour}, random.Random(seed))
     world = cluster.world
-    world.on_act = _forget  # of a trace of years, nobody reads them
     fed = []
 
     def arrivals() -> Any:
@@ -95,10 +93,6 @@ def replay(trace: Trace, cpus: int, max_vms: int, days: float, seed: int) -> dic
         "simulated_hours": round(hours, 1),
         "hours_per_real_second": round(hours / max(took_s, 1e-6), 1),
     }
-
-
-def _forget(act: Act) -> None:
-    pass
 
 
 if __name__ == "__main__":

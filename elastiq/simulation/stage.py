@@ -21,7 +21,7 @@ from elastiq.simulation.cloud import SimulatedCloud
 from elastiq.simulation.cluster import Cluster
 from elastiq.simulation.faults import Call
 from elastiq.simulation.head import HeadClock, HeadEvents, HeadExecutor, HeadStore, Killed
-from elastiq.simulation.model import Machine, SimWorker
+from elastiq.simulation.model import Act, Machine, SimWorker
 from elastiq.simulation.scenario import Happening, Scenario
 from elastiq.store import StoreError
 
@@ -34,9 +34,9 @@ RESTART_S = 30.0  # after a start that failed
 class Stage(Cluster):
     """A scenario's cluster. ``directory`` is empty, and is the caller's to remove.
 
-    For a checker: ``world.on_change`` and ``world.on_act`` are called when something is changed there,
-    ``on_event`` after each event of the daemon, ``on_happening`` before each happening, ``on_life`` when
-    the daemon started (it is there), or is gone (None).
+    ``acts`` is the journal of all that took effect. For a checker: ``world.on_change`` and ``world.on_act`` are
+    called when something is changed there, ``on_event`` after each event of the daemon, ``on_happening`` before
+    each happening, ``on_life`` when the daemon started (it is there), or is gone (None).
     """
 
     def __init__(self, scenario: Scenario, directory: str) -> None:
@@ -57,6 +57,8 @@ class Stage(Cluster):
         world.lease_s, world.negotiate_every_s = scenario.lease_s, scenario.negotiate_every_s
         world.limits = dict(scenario.limits)
         world.on_birth = self.chaos.born
+        self.acts: list[Act] = []
+        world.on_act = self.acts.append
         self.chaos.before, self.chaos.after = partial(self._called, "begins"), partial(self._called, "done")
         self.head_clock = HeadClock(self.clock)
         self.calm = False

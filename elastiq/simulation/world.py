@@ -64,8 +64,7 @@ class World(JobQueue):
         self.collector_since = self.now - DAY_S
         self.on_change: Callable[[], None] = lambda: None
         self.job_changes = self.worker_changes = self.machine_changes = 0
-        self.acts: list[Act] = []
-        self.on_act: Callable[[Act], None] = self.acts.append
+        self.on_act: Callable[[Act], None] = lambda act: None
         self.on_birth: Callable[[Machine], None] = lambda machine: None
         self.recycled: Optional[list[str]] = None  # addresses of ended machines, to be given again; None: never
         self.launch_at_most: Optional[int] = None  # in one call
@@ -108,7 +107,7 @@ class World(JobQueue):
         return taken
 
     def record(self, what: str, targets: Iterable[str], head: str, **more: Any) -> None:
-        """Keep an act that takes effect now, and tell of it."""
+        """Tell of an act that takes effect now."""
         self.on_act(Act(self.clock.elapsed_s, what, tuple(targets), head, **more))
 
     def _machines_changed(self) -> None:

@@ -30,7 +30,7 @@ def played(scenario: Scenario, seconds: float) -> Any:
         try:
             stage.begin()
             stage.run(seconds)
-            return (stage.world.acts, stage.world.tally, dict(stage.operations), stage.kills, stage.lives)
+            return (stage.acts, stage.world.tally, dict(stage.operations), stage.kills, stage.lives)
         finally:
             stage.close()
 
