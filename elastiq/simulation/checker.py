@@ -64,6 +64,7 @@ class Checker(Listener):
     ) -> None:
         self.world, self.owner, self.state, self.settings, self.can_drain = world, owner, state, settings, can_drain
         self.upkeep: Listener = Listener()
+        self.life: Callable[[], int] = lambda: 0  # of the present daemon
         self.book = Book(world, owner.mark)
         self.violations: list[Violation] = []
         self._tell = tell
@@ -121,7 +122,7 @@ class Checker(Listener):
         intent: Intent = record.args[0]
         settings = record.settings
         record.note = frozenset(self.world.machines)
-        if intent.id in self.book.intents:
+        if intent.id in self.book.intents or (record.life == self.life() and intent.id in self.state.intents_before):
             self.fail("I5", f"launch {intent.id} was sent again")
         self.book.intents.setdefault(intent.id, record)
         if record.decided_s >= self.book.store_since and not self.state.has_intent(intent.id):

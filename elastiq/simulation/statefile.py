@@ -13,6 +13,7 @@ class StateFile:
 
     def __init__(self, path: str) -> None:
         self.path = path
+        self.intents_before: frozenset[str] = frozenset()  # which the present daemon found in it
         self._before = 0  # the last line of history when the present daemon started
         self.broken_until = -math.inf  # monotonic; infinite while it is broken
 
@@ -32,6 +33,8 @@ class StateFile:
     def new_life(self) -> None:
         """A daemon starts with what is there now."""
         self._before = int(str(self._one("SELECT MAX(number) FROM history", 0) or 0))
+        found = self._one("SELECT group_concat(key) FROM records WHERE kind = 'intent'", "")
+        self.intents_before = frozenset(str(found or "").split(","))
 
     def decided_before(self, what: str, node: str) -> bool:
         """Whether an earlier life had decided this."""

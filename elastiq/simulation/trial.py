@@ -93,7 +93,7 @@ class Trial:
         stage, world, checker, upkeep = self.stage, self.stage.world, self.checker, self.upkeep
         world.faults = WatchedFaults(world.faults, self.witness)
         self.witness.listener = checker
-        checker.upkeep = upkeep
+        checker.upkeep, checker.life = upkeep, lambda: self.witness.life
         world.on_change = checker.book.changed
         world.on_act = lambda act: None
         stage.on_life, stage.on_happening, stage.on_event = self._life, self._happens, self._beat

@@ -96,6 +96,7 @@ MUTANTS = (
                 " partial(self._answered, intent, site))",
             ),
         ),
+        both(often("kill", at="launch", number=1, for_s=900.0, down_s=5.0), jobs()),
     ),
     Mutant(
         "closes launches of unknown outcome at once",
