@@ -32,6 +32,8 @@ Plugin = Union[BatchSystem, Cloud]
 
 # The deadline of an act or a read lies this much beyond what the plugin promises for itself.
 MARGIN_S = 5.0
+# What `tell_once` is told of single nodes and intents: forgotten with them.
+TOLD_OF_NODES = ("drain", "undrain", "dry run", "find", "problem")
 
 
 def new_id() -> str:
@@ -285,6 +287,8 @@ class Core:
             return
         # It never came, or ended: what it was launched for may be launched for again, and groups for which
         # there is no other have not been tried at all.
+        for subject in (f"{kind} {name}" for kind in TOLD_OF_NODES for name in (node.id, node.instance_id, node.intent)):
+            self._told.pop(subject, None)
         groups, node.groups = node.groups, {}
         for key, jobs in groups.items():
             trial = self.trials.get(key)

@@ -158,8 +158,8 @@ class Observer:
     def _take_instances(self, site: str, began: float, view: Optional[Instances]) -> None:
         core, grace_s = self._core, self._core.settings.intent_settle_s
         if view is not None:
-            for notice in reconcile.take_instances(core.registry, site, view, began, core.wall(), grace_s):
-                core.tell_once(notice, notice, logging.WARNING)
+            if notices := reconcile.take_instances(core.registry, site, view, began, core.wall(), grace_s):
+                core.tell_once(f"listing of {site}", "; ".join(notices), logging.WARNING)
                 if core.store_is_new:
                     core.store_is_lost()
             names = sorted(instance.id for instance in view.other_heads)
