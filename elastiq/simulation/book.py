@@ -24,10 +24,12 @@ BROKEN = frozenset({"stopping", "stopped", "error"})
 
 @dataclass(frozen=True)
 class View:
-    """What a read of the workers told of our machines: their states, and for how long each was seen idle by then."""
+    """What a read of the workers told of our machines; by then, for how long each was seen idle, and when the last
+    read that showed it was begun."""
 
     states: Mapping[str, WorkerState]
     idle_s: Mapping[str, float]
+    shown: Mapping[str, float]
 
 
 class Book:
@@ -109,7 +111,7 @@ class Book:
                 states[machine] = WorkerState.OTHER if others else row.state
                 self.shown[machine] = record.decided_s
         self._count_idle(record, states)
-        record.note = View(states, dict(self.idle_s))
+        record.note = View(states, dict(self.idle_s), dict(self.shown))
 
     def _count_idle(self, record: Record, states: Mapping[str, WorkerState]) -> None:
         """Time counts as idle only between two whole looks, one after the other, that both saw it so."""
@@ -168,7 +170,7 @@ class Book:
     def workers_known(self, record: Record) -> View:
         """The last read of the workers that the daemon had heard of when it decided."""
         read = record.known.get("workers")
-        return read.note if read is not None and isinstance(read.note, View) else View({}, {})
+        return read.note if read is not None and isinstance(read.note, View) else View({}, {}, {})
 
     def holds_one_that_waits(self, machine: Machine, window_s: float) -> bool:
         """Whether the machine, empty, holds a job of any shape that waited of late."""

@@ -290,12 +290,13 @@ class Checker(Listener):
         """Empty if this machine may be ended: it was seen drained and empty, it never joined, it was away for
         long, or the cloud called it broken."""
         settings, book = record.settings, self.book
-        state = book.workers_known(record).states.get(machine.id)
+        view = book.workers_known(record)
+        state = view.states.get(machine.id)
         if state is WorkerState.DRAINED or (state is WorkerState.IDLE and not self.can_drain):
             return ""
         if state is not None:
             return f"the last look showed its worker {state.value}"
-        last = book.shown.get(machine.id)
+        last = view.shown.get(machine.id)
         if machine.id in book.called_broken:
             return ""
         if last is None:
