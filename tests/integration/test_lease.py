@@ -107,12 +107,12 @@ class Worker:
         }
         return {**own, **more}
 
-    def start(self, *arguments: str, script: Path = SCRIPT, **more: str) -> None:
+    def start(self, *arguments: str, **more: str) -> None:
         """Run the lease in the foreground up to its first pause."""
         self.show_uptime()
         places = arguments or (self.head.place,)
         self.lease = subprocess.Popen(
-            [*self.shell, str(script), "-f", *places], env=self.environment(**more), stderr=subprocess.PIPE, text=True,
+            [*self.shell, str(SCRIPT), "-f", *places], env=self.environment(**more), stderr=subprocess.PIPE, text=True,
             start_new_session=True,
         )  # fmt: skip
         self.looked()
@@ -261,16 +261,29 @@ def test_started_late_it_does_not_take_the_time_before_for_absence(worker: Worke
 def test_a_kill_does_not_make_it_forget(worker: Worker) -> None:
     worker.start()
     worker.head.close()
-    for _ in range(LIMIT_S // EVERY_S - 3):
+    for _ in range(3):
         worker.after(EVERY_S)
         worker.kill()
+        worker.uptime += EVERY_S  # until it is started again
         worker.start()
+    worker.after(LIMIT_S - 7 * EVERY_S)
     assert worker.offs() == 0
-    worker.after(3 * EVERY_S)
+    worker.after(EVERY_S)
     assert worker.offs() == 1
 
 
-@pytest.mark.parametrize("state", ["boot-0 9000 50\n", "boot-1 9000 99999999\n", "boot-1\n", "boot-1 -9 x\n", "", "\0"])
+def test_whatever_it_remembers_nothing_is_done_soon_after_a_boot(one: Worker) -> None:
+    (one.path / "state").write_text("boot-1 9000 50\n")
+    one.uptime = 60
+    one.head.close()
+    one.start()
+    one.after(LIMIT_S - 2 * EVERY_S)
+    assert one.offs() == 0
+    one.after(EVERY_S)
+    assert one.offs() == 1
+
+
+@pytest.mark.parametrize("state", ["boot-0 9000 50\n", "boot-1 9000 99999999\n", "boot-1\n", "boot-1 x 5\n", "", "\0"])
 def test_what_is_of_another_boot_or_makes_no_sense_is_forgotten(one: Worker, state: str) -> None:
     (one.path / "state").write_text(state)
     one.uptime = 9000
