@@ -1,0 +1,24 @@
+"""A day of some hundred machines: the calls are bounded by the periods, and nothing is left in the evening."""
+
+from __future__ import annotations
+
+import random
+
+from benchmarks import week
+
+
+def test_a_day_of_hundreds_of_machines_takes_as_many_reads_as_one_of_few_and_leaves_nothing_behind() -> None:
+    nights = []
+    for nodes, jobs in ((10, 60), (300, 1200)):
+        made = week.cluster(nodes, seed=5)
+        made.start_daemon()
+        nights.append(week.day(made, nodes, jobs, random.Random(5)))
+        assert made.world.tally.done == jobs
+        assert made.world.tally.killed == 0
+        made.kill_daemon()
+    few, many = nights
+    assert few.peak <= 10 and many.peak > 150
+    assert few.nodes == many.nodes == 0
+    assert max(few.busiest, many.busiest) <= week.READS_AT_MOST
+    grown = {way: count for way, count in many.held.items() if count > few.held[way] + 60}
+    assert grown == {}, "after thirty times as many machines"
