@@ -159,9 +159,9 @@ def _spawn(paths: Paths, stderr: BinaryIO) -> subprocess.Popen[bytes]:
 def _environment() -> Mapping[str, str]:
     """Ours, without what systemd said to us, and so that a clone that is not installed is found."""
     env = {key: value for key, value in os.environ.items() if key not in ("NOTIFY_SOCKET", "WATCHDOG_USEC")}
-    root = str(Path(elastiq.__file__).resolve().parent.parent)
-    if root not in sys.path[1:]:
-        env["PYTHONPATH"] = os.pathsep.join(filter(None, (root, env.get("PYTHONPATH"))))
+    root, given = str(Path(elastiq.__file__).resolve().parent.parent), env.get("PYTHONPATH")
+    if given or root not in sys.path[1:]:  # a given one may be relative, to where we are
+        env["PYTHONPATH"] = os.pathsep.join(filter(None, (root, given)))
     return env
 
 

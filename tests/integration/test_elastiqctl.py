@@ -168,6 +168,12 @@ def test_start_status_stop(head: Head) -> None:
     assert not head.paths.socket.exists()
 
 
+def test_it_starts_from_a_clone_that_is_found_by_a_relative_path(head: Head) -> None:
+    argv = [sys.executable, "-m", "elastiq", *head.arguments(), "start"]
+    done = subprocess.run(argv, cwd=ROOT, env=head.environment(PYTHONPATH="."), capture_output=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
 def test_the_json_status_has_the_stable_keys(head: Head) -> None:
     head.ctl("start")
     eventually(lambda: head.status()["queue"]["known"])
