@@ -199,7 +199,11 @@ MUTANTS = (
         "acts on reads however old",
         "I6",
         (Change(observations.Observation, "why_unknown", "if now - self.began > self.stale_after_s:", "if False:"),),
-        often("batch_late", for_s=900.0, late_s=60.0),
+        both(
+            setting(min_vms=2, max_vms=8),
+            often("head_sleeps", for_s=1200.0, counts=True),
+            often("interruption", times=8, which=0.3, count=2),
+        ),
     ),
     Mutant(
         "treats a partial answer of the queue as complete",
@@ -278,10 +282,13 @@ MUTANTS = (
             Change(reconcile, "match", "[worker.instance_id] if worker.instance_id else", ""),
         ),
         both(
+            setting(lost_after_s=120.0, check_vms_every_s=120.0, check_queue_every_s=30.0, waiting_jobs_time_s=0.0),
             throughout("addresses_recycled"),
-            throughout("stale_ads", stay_s=1500.0),
-            throughout("publishes_id"),
-            jobs(times=6),
+            throughout("stale_ads", stay_s=900.0),
+            throughout("no_instance_id"),
+            throughout("slow_boots", times=5),
+            often("interruption", times=8, which=0.1, count=2),
+            jobs(times=8),
         ),
     ),
     Mutant(
