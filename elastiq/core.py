@@ -208,11 +208,7 @@ class Core:
         self.follow_limits()
         if self.store.notice:
             self.tell("store", self.store.notice)
-            self.store_is_lost()
-
-    def store_is_lost(self) -> None:
-        """Launch nothing until what was launched just before must be listed."""
-        self.lost_until = self.now() + self.settings.intent_settle_s
+            self.lost_until = self.now() + self.settings.intent_settle_s
 
     def follow_sites(self) -> None:
         """A site's name ends in ``#account``: when only that has changed, as with a new access key, the
@@ -285,10 +281,11 @@ class Core:
             self.health.boot_failed(node.pool, self.now())
         if after not in (State.GONE, State.FAILED):
             return
+        for kind in TOLD_OF_NODES:
+            for name in (node.id, node.instance_id, node.intent):
+                self._told.pop(f"{kind} {name}", None)
         # It never came, or ended: what it was launched for may be launched for again, and groups for which
         # there is no other have not been tried at all.
-        for subject in (f"{kind} {name}" for kind in TOLD_OF_NODES for name in (node.id, node.instance_id, node.intent)):
-            self._told.pop(subject, None)
         groups, node.groups = node.groups, {}
         for key, jobs in groups.items():
             trial = self.trials.get(key)

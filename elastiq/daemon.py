@@ -201,6 +201,8 @@ class Daemon:
         for step in plan.failed:
             core.registry.move(step.node, State.FAILED, step.reason, core.wall())
             step.node.act_ended = core.now()  # it may join in this moment: looked at once more
+        for step in plan.kept:
+            step.node.reason = step.reason
         if plan.failed:
             self.observer.look_again()
         for step in plan.drains:

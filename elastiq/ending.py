@@ -35,12 +35,9 @@ class Ending:
         core, node = self._core, step.node
         if step.for_good:
             core.tell(f"black hole {node.name}", f"{step.reason}: drained for good where elastiq may drain")
-            if not core.batch.can_drain:
-                return
-        if node.worker is None or self._dry_run(step, "drain and end"):
+        if node.worker is None or (step.for_good and not core.batch.can_drain) or self._dry_run(step, "drain and end"):
             return
         if step.for_good and not node.condemned:
-            core.count("black_holes")
             core.health.condemned(node.pool, node.flavour, core.now())
             node.condemned = step.reason
         core.registry.move(node, State.DRAINING, step.reason, core.wall())

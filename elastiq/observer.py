@@ -83,8 +83,8 @@ class Observer:
         if core.store_broken:
             return f"the store cannot be written: {core.notices.get('store', '')}"
         if now < core.lost_until:
-            left_s = core.lost_until - now
-            return f"the state was lost: for {left_s:.0f} s more, machines of ours may be there and not be listed"
+            left = f"{core.lost_until - now:.0f} s more"
+            return f"the state was lost: for {left}, machines of ours may be there and not be listed"
         if core.settings.quota_counts == "all" and len(self.sites()) < len(core.clouds):
             return "quota_counts = all, and the instances of a site are not known now"
         if self.jobs.value is not None and self.jobs.began <= self._started_at:
@@ -161,7 +161,7 @@ class Observer:
             if notices := reconcile.take_instances(core.registry, site, view, began, core.wall(), grace_s):
                 core.tell_once(f"listing of {site}", "; ".join(notices), logging.WARNING)
                 if core.store_is_new:
-                    core.store_is_lost()
+                    core.lost_until = core.now() + grace_s
             names = sorted(instance.id for instance in view.other_heads)
             text = (
                 "instances with this cluster's name but another head node's id "

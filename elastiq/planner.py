@@ -6,6 +6,7 @@ person can read, and so has every group of waiting jobs that is not served.
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import AbstractSet, Optional, Sequence
 
@@ -20,6 +21,7 @@ PEERS = 3  # with fewer machines, none can be said to be unlike the others
 # One start each 20 s over some ten minutes, and so many times as often as on the usual machine.
 BLACK_HOLE_STARTS_PER_H = 180.0
 BLACK_HOLE_TIMES = 20.0
+UNSEEN_JOBS = "found in the cloud, and more jobs run than on all workers that are seen: kept, it may have some"
 REPLACEMENT = "a black hole's replacement, one an hour,"
 
 __all__ = ["Allowance", "Launch", "Plan", "Situation", "Step", "Verdict", "group_name", "plan"]
@@ -36,9 +38,9 @@ def plan(s: Situation) -> Plan:
     on_trial = frozenset(node.id for machines in unused.values() for node, _ in machines)
     drains = _drains(s, room.reserved | on_trial) if not s.no_end else []
     drains += [step for step in _black_holes(s) if step.node not in [one.node for one in drains]]
-    failed, ends = _useless(s)
+    failed, kept, ends = _useless(s)
     found_out = {key: (_machine_name(s, found[0][0].id), _long_free(s, found)) for key, found in unused.items()}
-    made = Plan(orders.merged(), tuple(drains), failed, ends, verdicts, unused=found_out)
+    made = Plan(orders.merged(), tuple(drains), failed, ends, kept, verdicts, unused=found_out)
     return replace(made, summary=_summary(s, made))
 
 
@@ -215,12 +217,14 @@ def _black_holes(s: Situation) -> list[Step]:
     return steps
 
 
-def _useless(s: Situation) -> tuple[tuple[Step, ...], tuple[Step, ...]]:
-    """Machines whose boot deadline passed, and those that can be ended since no job runs there."""
+def _useless(s: Situation) -> tuple[tuple[Step, ...], tuple[Step, ...], tuple[Step, ...]]:
+    """Machines whose boot deadline passed, those that are kept all the same, and those that can be ended since
+    no job runs there."""
     failed: list[Step] = []
+    kept: list[Step] = []
     ends: list[Step] = []
     if s.no_end:
-        return (), ()
+        return (), (), ()
     deadline = s.settings.estimated_vm_deploy_time_s
     # An unexplained worker that appeared after a machine may be that machine under another identity.
     doubt = max((one.number for one in s.registry.strangers.values() if not one.explained), default=0)
@@ -228,13 +232,23 @@ def _useless(s: Situation) -> tuple[tuple[Step, ...], tuple[Step, ...]]:
         if node.state in IN_SERVICE or node.site not in s.sites or not node.may_act(s.now) or node.number < doubt:
             continue
         if node.state in AT_BOOT and node.boot_s >= deadline:
+            if node.id == node.instance_id and _jobs_elsewhere(s):
+                kept.append(Step(node, UNSEEN_JOBS))  # it may have been a worker before it was found
+                continue
             failed.append(Step(node, f"did not join within estimated_vm_deploy_time_s {deadline:g}"))
         elif node.state is State.FAILED and node.seen is None:
             if node.act_ended is None or s.workers_began >= node.act_ended:
                 ends.append(Step(node, node.reason))
         elif node.state is State.LOST and node.lost_s >= s.settings.lost_after_s:
             ends.append(Step(node, f"its worker has been missing for {node.lost_s:.0f} s, if no job is recorded there"))
-    return tuple(failed), tuple(ends)
+    return tuple(failed), tuple(kept), tuple(ends)
+
+
+def _jobs_elsewhere(s: Situation) -> bool:
+    """Whether jobs run, or may do so, on no worker that is seen."""
+    running = [group.running for group in s.jobs.groups] if s.jobs is not None else [None]
+    workers = [node.seen for node in s.registry if node.seen] + [one.worker for one in s.registry.strangers.values()]
+    return sum(math.inf if count is None else count for count in running) > sum(worker.jobs for worker in workers)
 
 
 # --------------------------------------------------------------------------- telling

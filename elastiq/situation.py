@@ -89,6 +89,7 @@ class Plan:
     drains: tuple[Step, ...] = ()
     failed: tuple[Step, ...] = ()  # whose boot deadline passed
     ends: tuple[Step, ...] = ()  # useless machines: ended without a drain, since nothing can run there
+    kept: tuple[Step, ...] = ()  # whose boot deadline passed, too, but that may run jobs
     verdicts: tuple[Verdict, ...] = ()
     summary: str = ""
     # For a group under trial, one machine that was launched for it and stands free, and the pools where

@@ -756,3 +756,25 @@ def test_the_summary_names_the_largest_group_that_is_not_served() -> None:
     groups = [group("a", 3, BIG), group("b", 7, Resources(cpus=32)), group("c", 5, Resources(cpus=16)), group("d", 1)]
     made = plan(situation(*groups, nodes=[idle()]))
     assert made.summary.startswith("nothing for 7 jobs of 32 cpus: nothing offered can run it")
+
+
+# --------------------------------------------------------------------------- machines that were found
+
+
+@pytest.mark.parametrize(
+    ("running", "on_workers", "ended"),
+    [(4, 0, False), (5, 4, False), (4, 4, True), (0, 0, True), (None, 4, False)],
+)
+def test_a_machine_that_was_found_is_not_ended_while_jobs_run_that_no_worker_shows(
+    running: Optional[int], on_workers: int, ended: bool
+) -> None:
+    """After the state was lost, one that is cut off has a name that nobody knows: the queue cannot be asked for it."""
+    found = a_node(State.BOOTING, 1, id="i-1", boot_s=9000.0)
+    launched_here = a_node(State.BOOTING, 2, boot_s=9000.0)
+    stranger = Stranger(a_worker("w9", WorkerState.BUSY, jobs=on_workers), 1, "a static worker")
+    registry = a_registry(found, launched_here)
+    if on_workers:
+        registry.strangers["w9"] = stranger
+    made = plan(situation(group(waiting=0, running=running), registry=registry))
+    assert [step.node.name for step in made.failed] == (["i-1", "i-2"] if ended else ["i-2"])
+    assert [step.node.name for step in made.kept] == ([] if ended else ["i-1"])
