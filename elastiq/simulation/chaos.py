@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from dataclasses import dataclass, field
 from functools import partial
@@ -44,7 +45,8 @@ Birth = Callable[[Machine, Callable[..., float]], object]  # with the chances of
 
 @dataclass(eq=False)
 class Window:
-    """From now until ``until`` (monotonic). ``site`` empty: every site and the batch system."""
+    """From now until ``until`` (monotonic), or until so many ``times``. ``site`` empty: every site and the batch
+    system."""
 
     kind: str
     key: str
@@ -55,11 +57,13 @@ class Window:
     birth: Optional[Birth] = None
     share: float = 1.0
     site: str = ""
+    times: float = math.inf
+    struck: int = 0
     seen: Counter[str] = field(default_factory=Counter)
 
     @property
     def open(self) -> bool:
-        return self.clock.monotonic() < self.until
+        return self.clock.monotonic() < self.until and self.struck < self.times
 
     def chance(self, *of: object) -> float:
         """From 0 to below 1: for what is named, throughout the window."""
@@ -68,8 +72,14 @@ class Window:
     def takes(self, call: Call) -> bool:
         if call.name not in self.calls or not self.open or self.site not in ("", call.source):
             return False
-        self.seen[call.name] += 1
-        return chance(self.key, call.name, self.seen[call.name]) < self.share
+        return self.strikes(call.name)
+
+    def strikes(self, name: str) -> bool:
+        """Whether it takes the next one of a name."""
+        self.seen[name] += 1
+        taken = chance(self.key, name, self.seen[name]) < self.share
+        self.struck += taken
+        return taken
 
 
 class Chaos(Faults):
@@ -110,8 +120,6 @@ class Chaos(Faults):
     def born(self, machine: Machine) -> None:
         """For the world, at every launch."""
         for window in self.windows:
-            if window.birth is not None and window.open:
-                window.seen["birth"] += 1
-                if chance(window.key, "birth", window.seen["birth"]) < window.share:
-                    self.struck[window.kind] += 1
-                    window.birth(machine, partial(chance, window.key, "birth", window.seen["birth"]))
+            if window.birth is not None and window.open and window.strikes("birth"):
+                self.struck[window.kind] += 1
+                window.birth(machine, partial(chance, window.key, "birth", window.seen["birth"]))

@@ -60,7 +60,8 @@ def draw(seed: int, profile: str = "mixed") -> Scenario:
     )
     settings = _settings(dice, manner)
     hours_s = HOUR_S * span(dice, *manner.hours)
-    drawn = [*_jobs(dice, manner, settings, hours_s), *_mishaps(dice, manner, settings, hours_s)]
+    drawn = _jobs(dice, manner, settings, hours_s)
+    drawn += _mishaps(dice, manner, settings, hours_s, [at_s for at_s, _kind, _args in drawn])
     drawn.sort(key=lambda one: one[0])
     happenings = tuple(
         Happening(at_s, kind, args, f"{seed}.{number}") for number, (at_s, kind, args) in enumerate(drawn)
@@ -222,7 +223,7 @@ def exponential(dice: Dice, mean: float) -> float:
 # --------------------------------------------------------------------------- the mishaps
 
 
-def _mishaps(dice: Dice, manner: Profile, settings: Settings, hours_s: float) -> list[Drawn]:
+def _mishaps(dice: Dice, manner: Profile, settings: Settings, hours_s: float, bursts: list[float]) -> list[Drawn]:
     count = dice.whole(*manner.mishaps)
     if not count:
         return []
@@ -245,5 +246,8 @@ def _mishaps(dice: Dice, manner: Profile, settings: Settings, hours_s: float) ->
             args = menu[kind].args(dice, settings)
             if kind in of_cloud.KINDS and len(settings.sites) > 1 and dice.happens(0.6):
                 args["site"] = dice.one_of(sorted(settings.sites))
-            drawn.append((round(hours_s * dice.random(), 1), kind, args))
+            at_s = hours_s * dice.random() ** 1.5
+            if "times" in args and dice.happens(0.6):  # most is launched, and later ended, after a burst
+                at_s = max(0.0, dice.one_of(bursts) - span(dice, 5.0, 300.0))
+            drawn.append((round(at_s, 1), kind, args))
     return drawn

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from contextlib import suppress
 from typing import Any, Callable, Iterable, Optional
 
@@ -21,8 +22,8 @@ BATCH = READS | {"drain", "undrain", "forget"}
 def window(
     stage: Stage, it: Happening, calls: Iterable[str] = (), fault: Optional[Fault] = None, birth: Optional[Birth] = None
 ) -> Window:
-    """Open a window for ``for_s`` seconds. ``share`` of the calls are struck (all by default); ``calls`` may name
-    fewer of them; ``site`` one site."""
+    """Open a window for ``for_s`` seconds. ``share`` of the calls are struck (all by default), or only so many
+    ``times``; ``calls`` may name fewer of them; ``site`` one site."""
     taken = frozenset(it.args.get("calls", calls)) & frozenset(calls)
     opened = Window(
         it.kind,
@@ -34,6 +35,7 @@ def window(
         birth,
         it.args.get("share", 1.0),
         it.args.get("site", ""),
+        it.args.get("times", math.inf),
     )
     stage.chaos.open(opened)
     return opened

@@ -41,6 +41,20 @@ def _window(low: float = 30.0, high: float = 1200.0, **more: Callable[[Dice, Set
     return args
 
 
+def _next(**more: Callable[[Dice, Settings], Any]) -> Callable[..., Args]:
+    """The next few calls of a kind that is rare, or all of a while."""
+    inner = _window(600.0, 3000.0, **more)
+
+    def args(dice: Dice, s: Settings) -> Args:
+        drawn = inner(dice, s)
+        if dice.happens(0.7):
+            drawn["times"] = dice.whole(1, 6)
+            drawn.pop("share", None)
+        return drawn
+
+    return args
+
+
 def _calls(names: frozenset[str], low: float = 30.0, high: float = 1200.0, **more: Any) -> Callable[..., Args]:
     """A window for all of these calls, or for one."""
     inner = _window(low, high, **more)
@@ -48,7 +62,7 @@ def _calls(names: frozenset[str], low: float = 30.0, high: float = 1200.0, **mor
     def args(dice: Dice, s: Settings) -> Args:
         drawn = inner(dice, s)
         if dice.happens(0.5):
-            drawn["calls"] = [dice.one_of(sorted(names))]
+            drawn["calls"] = [dice.one_of(sorted(names - {"adopt", "forget", "undrain"}))]  # those come seldom
         return drawn
 
     return args
@@ -186,15 +200,15 @@ MENU: Mapping[str, Dish] = {
         ),
         1,
     ),
-    "never_boots": Dish(1, _window()),
-    "never_joins": Dish(2, _window()),
-    "no_instance_id": Dish(1, _window(300.0, HOUR_S)),
-    "publishes_id": Dish(1, _window(300.0, HOUR_S)),
-    "odd_names": Dish(1, _window(300.0, HOUR_S)),
-    "slow_boots": Dish(1, _window(times=_any(2.0, 5.0, 15.0))),
-    "boots_to_error": Dish(1, _window()),
-    "born_holes": Dish(1, _window(how=HOLE)),
-    "more_addresses": Dish(1, _window(300.0, HOUR_S)),
+    "never_boots": Dish(1, _next()),
+    "never_joins": Dish(2, _next()),
+    "no_instance_id": Dish(1, _next()),
+    "publishes_id": Dish(1, _next()),
+    "odd_names": Dish(1, _next()),
+    "slow_boots": Dish(1, _next(times=_any(2.0, 5.0, 15.0))),
+    "boots_to_error": Dish(1, _next()),
+    "born_holes": Dish(1, _next(how=HOLE)),
+    "more_addresses": Dish(1, _next()),
     "addresses_recycled": Dish(2, _no_share(600.0, 1.5 * HOUR_S)),
     "flavour_limit": Dish(1, _no_share(300.0, HOUR_S, flavour=_flavour, limit=_whole(0, 3)), 1),
     "account_limit": Dish(1, _no_share(300.0, HOUR_S, limit=_whole(1, 6)), 1),
@@ -207,15 +221,15 @@ MENU: Mapping[str, Dish] = {
     "batch_partial": Dish(1, _window()),
     "batch_empty": Dish(2, _empty, 1),
     "workers_missing": Dish(1, _missing, 1),
-    "drain_refused": Dish(1, _window()),
-    "drain_fails": Dish(1, _window()),
-    "drain_hangs": Dish(1, _window()),
-    "drain_not_done": Dish(1, _window()),
-    "drain_unheard": Dish(1, _window()),
-    "drain_answered_too_late": Dish(1, _window()),
-    "drain_late": Dish(1, _window(late_s=_seconds(5.0, 300.0))),
-    "undrain_fails": Dish(1, _window()),
-    "undrain_unheard": Dish(1, _window()),
+    "drain_refused": Dish(1, _next()),
+    "drain_fails": Dish(1, _next()),
+    "drain_hangs": Dish(1, _next()),
+    "drain_not_done": Dish(1, _next()),
+    "drain_unheard": Dish(1, _next()),
+    "drain_answered_too_late": Dish(1, _next()),
+    "drain_late": Dish(1, _next(late_s=_seconds(5.0, 300.0))),
+    "undrain_fails": Dish(1, _next()),
+    "undrain_unheard": Dish(1, _next()),
     "slips_in": Dish(2, _window(300.0, HOUR_S, length_s=JOB_S)),
     "starts_between": Dish(1, _window(60.0, 600.0, length_s=JOB_S)),
     # the cloud
@@ -225,26 +239,26 @@ MENU: Mapping[str, Dish] = {
     "cloud_late": Dish(1, _calls(CLOUD, late_s=_seconds(5.0, 110.0))),
     "cloud_nonsense": Dish(1, _calls(CLOUD)),
     "credentials_expired": Dish(1, _window()),
-    "launch_lost": Dish(2, _window()),
-    "launch_answered_too_late": Dish(1, _window()),
-    "launch_not_made": Dish(1, _window()),
-    "launch_hangs": Dish(1, _window()),
-    "launch_late": Dish(1, _window(late_s=_within_settle(0.3)), 1),
-    "no_capacity": Dish(2, _window(flavour=_flavour)),
-    "quota_reached": Dish(1, _window()),
-    "launch_misconfigured": Dish(1, _window()),
-    "launch_partial": Dish(1, _window(most=_whole(1, 3))),
-    "slow_to_show": Dish(2, _window(300.0, HOUR_S, lag_s=_within_settle(0.3)), 1),
-    "address_late": Dish(1, _window(300.0, HOUR_S, lag_s=_seconds(10.0, 200.0))),
+    "launch_lost": Dish(2, _next()),
+    "launch_answered_too_late": Dish(1, _next()),
+    "launch_not_made": Dish(1, _next()),
+    "launch_hangs": Dish(1, _next()),
+    "launch_late": Dish(1, _next(late_s=_within_settle(0.3)), 1),
+    "no_capacity": Dish(2, _next(flavour=_flavour)),
+    "quota_reached": Dish(1, _next()),
+    "launch_misconfigured": Dish(1, _next()),
+    "launch_partial": Dish(1, _next(most=_whole(1, 3))),
+    "slow_to_show": Dish(2, _next(lag_s=_within_settle(0.3)), 1),
+    "address_late": Dish(1, _next(lag_s=_seconds(10.0, 200.0))),
     "answers_doubled": Dish(1, _window()),
     "pages_shift": Dish(1, _window(), 1),
     "odd_states": Dish(1, _window(part=_any(0.2, 0.6, 1.0))),
     "listing_lags": Dish(1, _window(lag_s=_within_settle(0.25)), 1),
-    "terminate_refused": Dish(1, _window()),
-    "terminate_not_done": Dish(1, _window()),
-    "terminate_first_only": Dish(1, _window()),
-    "terminate_unheard": Dish(1, _window()),
-    "terminate_late": Dish(1, _window(late_s=_seconds(5.0, 120.0))),
+    "terminate_refused": Dish(1, _next()),
+    "terminate_not_done": Dish(1, _next()),
+    "terminate_first_only": Dish(1, _next()),
+    "terminate_unheard": Dish(1, _next()),
+    "terminate_late": Dish(1, _next(late_s=_seconds(5.0, 120.0))),
     # the daemon
     "kill": Dish(4, _kill),
     "restart": Dish(1, lambda dice, s: {"down_s": span(dice, 1.0, 600.0)}),

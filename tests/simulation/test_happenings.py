@@ -956,6 +956,16 @@ def test_a_share_of_the_calls_is_struck_the_same_ones_each_time(tmp_path: Path) 
     assert first == struck("b") and 10 <= sum(first) <= 30
 
 
+def test_a_window_may_strike_only_so_many_times(scene: Scene) -> None:
+    scene.befall("batch_fails", for_s=100.0, times=2, calls=["jobs"])
+    for _ in range(2):
+        fails(scene.jobs, SourceError)
+        scene.workers()
+    assert scene.jobs().complete
+    scene.befall("never_joins", for_s=100.0, times=1)
+    assert [machine.joins for machine in scene.launch(3)] == [False, True, True]
+
+
 def test_several_faults_come_together(scene: Scene) -> None:
     scene.workers_up(4)
     scene.befall("batch_late", for_s=100.0, late_s=60.0)
