@@ -120,9 +120,9 @@ class Book:
         gap_s = record.decided_s - before.decided_s if before is not None else 0.0
         looked = before is not None and before.life == record.life and before.good and record.good
         for name, state in states.items():
-            if state is not WorkerState.IDLE:
+            if state in (WorkerState.BUSY, WorkerState.OTHER):
                 self.idle_s[name] = 0.0
-            elif looked and there.get(name) is state:
+            elif looked and state is there.get(name) is WorkerState.IDLE:
                 self.idle_s[name] = self.idle_s.get(name, 0.0) + gap_s
         if record.good:
             self._sweep(states, there)
