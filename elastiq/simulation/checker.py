@@ -24,7 +24,7 @@ EXEMPTIONS = (
     "I2: a job that started after the last look at its worker, where that worker was first listed after that look, or"
     " where the batch system cannot drain, or where a drain that was seen in effect was lost by the batch system"
     " itself: between the last look and the end nothing can be known.",
-    "I10: a source whose last eight reads have hung is asked no more until one of them returns: each may hold a thread"
+    "I10: a source of which eight reads have hung is asked no more until one of them returns: each may hold a thread"
     " for good.",
     "I5: a launch that was decided before the state file was lost or torn is in no journal any more.",
     "I12: what was decided while the state file could not be written, or before it was lost, is not in its history.",

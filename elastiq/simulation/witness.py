@@ -79,7 +79,7 @@ class Witness:
         self.life = 0
         self.known: dict[str, Record] = {}
         self.calls: dict[str, int] = {}
-        self.hung: dict[str, int] = {}  # how many reads in a row had no answer by their deadline
+        self.hung: dict[str, int] = {}  # how many reads had no answer by their deadline
         self.begun: dict[str, float] = {}  # when each kind of call was decided upon last
         self._current: Optional[Record] = None
 
@@ -106,7 +106,7 @@ class Witness:
             if record.life == self.life and record.name in READS:
                 self.known[record.key] = record
                 late = type(outcome.error).__name__ == "DeadlineError"
-                self.hung[record.key] = self.hung.get(record.key, 0) + 1 if late else 0
+                self.hung[record.key] = self.hung.get(record.key, 0) + late
                 record.known = {}  # or each would keep all before it
             self.listener.heard(record)
             done(outcome)
