@@ -23,10 +23,11 @@ LONGEST_RETRY_S = 600.0
 
 
 class Ending:
-    """The one who drains and ends. ``look_again`` asks for a read of the workers that begins from now on."""
+    """The one who drains and ends. ``look_again`` asks for a read of the workers that begins from now on;
+    ``no_end`` says why nothing may be ended now."""
 
-    def __init__(self, core: Core, look_again: Callable[[], None]) -> None:
-        self._core, self._look_again = core, look_again
+    def __init__(self, core: Core, look_again: Callable[[], None], no_end: Callable[[], str] = lambda: "") -> None:
+        self._core, self._look_again, self._no_end = core, look_again, no_end
 
     # ------------------------------------------------------------------ drain
 
@@ -152,10 +153,10 @@ class Ending:
         def recorded(outcome: Outcome[Mapping[str, int]]) -> None:
             for step in were_workers:
                 step.node.acting = False
-            if outcome.value is None:
-                core.tell_once("recorded", f"jobs on lost machines: {core.explain(outcome.error)}")
+            jobs, why_not = outcome.value, self._no_end()  # the view may have changed meanwhile
+            if jobs is None or why_not:
+                core.tell_once("recorded", f"jobs on lost machines: {why_not or core.explain(outcome.error)}")
                 return
-            jobs = outcome.value
             self._end([step for step in were_workers if self._unused(step.node, jobs)])
 
         asking = partial(core.batch.jobs_recorded_on, [step.node.worker or "" for step in were_workers])

@@ -31,7 +31,7 @@ class Observer:
     def __init__(self, core: Core, replan: Callable[[], None]) -> None:
         self._core, self._replan = core, replan
         self.launching = Launching(core, replan)
-        self.ending = Ending(core, self.look_again)
+        self.ending = Ending(core, self.look_again, self.no_end)
         self.observed_s = 0.0  # between the last two settled reads of the workers
         self._look_after: Optional[float] = None
         self._started_at = float("-inf")  # the beginning of the last read of the workers that saw more jobs

@@ -24,7 +24,8 @@ class Rig(Surroundings):
     def __init__(self, *nodes: Node, store_path: str = ":memory:", **changed: Any) -> None:
         super().__init__(store_path, **changed)
         self.looks_wanted = 0
-        self.ending = Ending(self.core, self._look_again)
+        self.no_end = ""
+        self.ending = Ending(self.core, self._look_again, lambda: self.no_end)
         for node in nodes:
             self.core.registry.add(node)
 
@@ -346,6 +347,15 @@ def test_a_lost_machine_is_kept_while_the_queue_does_not_answer() -> None:
     rig.ending.end([Step(node, "missing")])
     rig.executor.reads("recorded jobs")[0].fail(UNREACHABLE)
     assert (state_of(node), rig.executor.pending) == (State.LOST, [])
+
+
+def test_a_lost_machine_is_kept_if_the_view_became_unsettled_while_the_queue_was_asked() -> None:
+    node = a_node(State.LOST)
+    rig = Rig(node)
+    rig.ending.end([Step(node, "missing")])
+    rig.no_end = "the collector has been up for only 1 s"
+    rig.executor.reads("recorded jobs")[0].finish()
+    assert (state_of(node), node.acting, rig.executor.pending) == (State.LOST, False, [])
 
 
 @pytest.mark.parametrize("state", [State.LOST, State.FAILED])
