@@ -64,7 +64,7 @@ class Ending:
         if node.state is not State.DRAINING:
             return
         if isinstance(outcome.error, UnsentError):
-            self._in_service(node, f"drain {outcome.error}")
+            self._back(node, f"drain {outcome.error}", undrain=False)
             return
         if answer is None:
             text = core.explain(outcome.error)

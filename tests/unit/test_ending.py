@@ -214,7 +214,8 @@ def test_a_drain_that_was_not_sent_returns_the_machine_with_nothing_to_undo() ->
     rig = Rig(node)
     rig.ending.drain(Step(node, "idle for 900 s"))
     rig.executor.only("batch").fail(UnsentError("not sent: others of its source have not been answered for 20 s"))
-    assert (state_of(node), node.may_act(rig.now()), rig.executor.pending) == (State.IDLE, True, [])
+    assert (state_of(node), node.may_act(rig.now()), rig.executor.pending) == (State.IDLE, False, [])
+    assert node.may_act(rig.now() + RETRY_S), "it is decided anew, but not at once: the source does not answer"
     assert node.reason == "drain not sent: others of its source have not been answered for 20 s"
 
 
