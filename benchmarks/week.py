@@ -1,7 +1,11 @@
 #!/usr/bin/env python3
 """A week of a large cluster in virtual time: what grows, how many calls are made, what holds the decision thread.
 
-    python3 benchmarks/week.py --nodes 5000 --jobs 100000 --days 7        # by hand: some twenty minutes
+    python3 benchmarks/week.py                                            # small: 200 nodes, 4 days
+    python3 benchmarks/week.py --nodes 5000 --jobs 100000 --days 7 --slowly   # by hand: some twenty minutes
+
+``--slowly`` reads the queue every 200 s and the machines every 600 s, also while some boot or drain, for else
+the week of 5,000 machines takes hours: a read of all workers every ten seconds of it.
 
 Each day jobs come for eighteen hours; then all end, and every machine with them, so that each night finds
 the daemon with as many machines as the night before: none. What it holds then must not have grown. The calls
@@ -28,6 +32,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from benchmarks.memory import machine  # noqa: E402
+from elastiq import daemon  # noqa: E402
 from elastiq.events import Action, EventQueue, Timer  # noqa: E402
 from elastiq.interfaces import Pool, Resources  # noqa: E402
 from elastiq.settings import Settings  # noqa: E402
@@ -41,9 +46,10 @@ DAY_S = 86_400.0
 BUSY_S = 14 * 3600.0  # of a day, in which jobs come; they last four hours at most
 LONGEST_S = 4 * 3600.0
 QUEUE_EVERY_S, VMS_EVERY_S, PROBLEMS_EVERY_S = 60.0, 180.0, 120.0
-# Of reads in an hour: each source at its period; the workers once more after a drain, the queue after a start,
-# and all as often as every ten seconds while machines boot or drain.
-READS_AT_MOST = 3600.0 / QUEUE_EVERY_S + 3600.0 / PROBLEMS_EVERY_S + 4 * 3600.0 / 10.0
+SLOWLY = 600.0 / VMS_EVERY_S
+# Of reads in an hour: the machines as often as every ten seconds while some boot or drain; the workers once more
+# when a drain was answered, and the queue when a job has started.
+READS_AT_MOST = 3600.0 / QUEUE_EVERY_S + 3600.0 / PROBLEMS_EVERY_S + 4 * 3600.0 / daemon.ATTENTIVE_S
 
 
 class Watched(Cluster):
@@ -92,19 +98,18 @@ def rss_mb() -> float:
         return next(int(line.split()[1]) / 1000 for line in status if line.startswith("VmRSS:"))
 
 
-def cluster(nodes: int, seed: int, leave_out: bool = False) -> Watched:
+def cluster(nodes: int, seed: int, times: float = 1.0) -> Watched:
+    """The cluster, with its periods longer by a factor."""
     settings = Settings(
         "week",
         (Pool("simulated", "simulated", ("large",), capacity=FLAVOUR),),
         max_vms=nodes,
         idle_for_time_s=1200.0,
-        check_queue_every_s=QUEUE_EVERY_S,
-        check_vms_every_s=VMS_EVERY_S,
-        check_vms_in_error_every_s=PROBLEMS_EVERY_S,
+        check_queue_every_s=QUEUE_EVERY_S * times,
+        check_vms_every_s=VMS_EVERY_S * times,
+        check_vms_in_error_every_s=PROBLEMS_EVERY_S * times,
     )
-    made = Watched(settings, {"large": FLAVOUR}, random.Random(seed), leave_out=leave_out)
-    made.world.on_act = lambda act: None  # nobody reads the book here
-    return made
+    return Watched(settings, {"large": FLAVOUR}, random.Random(seed))
 
 
 def submit_day(made: Watched, nodes: int, jobs: int, rng: random.Random) -> None:
@@ -165,12 +170,15 @@ def main(argv: Optional[list[str]] = None) -> int:
     parser.add_argument("--jobs", type=int, default=4000)
     parser.add_argument("--days", type=int, default=4)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--slowly", action="store_true", help="with longer periods, see above")
     args = parser.parse_args(argv)
     logging.getLogger("elastiq").setLevel(logging.CRITICAL)
     rng = random.Random(args.seed)
     print(f"{machine()}; Python {sys.version.split()[0]}")
     print(f"{args.nodes} nodes, {args.jobs} jobs, {args.days} days")
-    made = cluster(args.nodes, args.seed)
+    made = cluster(args.nodes, args.seed, SLOWLY if args.slowly else 1.0)
+    if args.slowly:
+        daemon.ATTENTIVE_S = made.settings.check_vms_every_s
     made.start_daemon()
     print("day  peak nodes  resident MB  items held  reads/h at most  acts  longest event  status made in  real time")
     nights: list[Night] = []

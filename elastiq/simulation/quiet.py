@@ -19,7 +19,6 @@ from elastiq.demand import Standing
 from elastiq.executor import Outcome
 from elastiq.interfaces import JobGroup
 from elastiq.nodes import IN_SERVICE, State
-from elastiq.observations import Observation
 from elastiq.planner import BLACK_HOLE_STARTS_PER_H, Plan
 from elastiq.simulation.executor import VirtualExecutor
 from elastiq.simulation.world import World
@@ -57,10 +56,14 @@ class QuietExecutor(VirtualExecutor):
 
     def _look_late(self, source: str, call: Call) -> None:
         """A read that was left out would arrive there now: it is made if something has changed after all."""
-        if self._seen[source] != self._version(source) and not self._running[call.lane] and not self._closed:
-            self._running[call.lane].append(call)
-            call.timer = self._events.after(call.deadline_s, partial(self._give_up, call))
-            self._take_effect(call)
+        if self._running[call.lane] or self._closed or self._daemon is None:
+            return
+        if self._seen[source] == self._version(source):
+            _renew(self._daemon, source, call.began)
+            return
+        self._running[call.lane].append(call)
+        call.timer = self._events.after(call.deadline_s, partial(self._give_up, call))
+        self._take_effect(call)
 
     def _version(self, source: str) -> int:
         world, kind = self._world, source.partition(" ")[0]
@@ -84,18 +87,24 @@ class QuietExecutor(VirtualExecutor):
             if self._clocks is None:
                 self._clocks = _clocks_until(daemon)
             until = min(until, self._clocks)
-        return now + MARGIN_S < until and _stays_known(daemon, source, now)
+            # Its clocks need a read before the last one is too old.
+            seen = daemon.observer.workers
+            until = min(until, seen.began + seen.stale_after_s - daemon.core.settings.check_vms_every_s)
+        return now + MARGIN_S < until
 
 
-def _stays_known(daemon: Daemon, source: str, now: float) -> bool:
-    """Whether the last read is good until the next one."""
-    observer, settings = daemon.observer, daemon.core.settings
-    kind, _, site = source.partition(" ")
-    seen: Optional[Observation[Any]] = {"queue": observer.jobs, "workers": observer.workers}.get(kind)  # type: ignore[assignment]
+def _renew(daemon: Daemon, source: str, began: float) -> None:
+    """Let what was read last be as good as if it had just been read again."""
+    observer, (kind, _, site) = daemon.observer, source.partition(" ")
     if kind == "cloud":
-        seen = observer.instances[site]
-    period_s = settings.check_queue_every_s if kind == "queue" else settings.check_vms_every_s
-    return seen is not None and now + period_s + MARGIN_S < seen.began + seen.stale_after_s
+        listing = observer.instances[site]
+        assert listing.value is not None
+        listing.succeeded(began, listing.value)
+    elif kind == "queue":
+        jobs = observer.jobs
+        assert jobs.value is not None
+        jobs.succeeded(began, jobs.value)
+        observer.history.observe(began, jobs.value)
 
 
 def _calm_until(daemon: Daemon) -> float:
@@ -142,8 +151,9 @@ def _clocks_until(daemon: Daemon) -> float:
     settings, began = daemon.core.settings, daemon.observer.workers.began
     until = math.inf
     for node in daemon.core.registry:
+        room_s = node.room_s if node.seen is not None and node.seen.free.cpus != 0 else math.inf
         idle_s = node.idle_s if node.state is State.IDLE else math.inf
-        for clock, limit in ((node.room_s, settings.unused_room_s), (idle_s, settings.idle_for_time_s)):
+        for clock, limit in ((room_s, settings.unused_room_s), (idle_s, settings.idle_for_time_s)):
             if clock < limit:  # it stands as of the last read
                 until = min(until, began + limit - clock)
     return until

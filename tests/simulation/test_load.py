@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import random
 
+import pytest
+
 from benchmarks import week
+from elastiq import daemon
 
 
-def test_a_day_of_hundreds_of_machines_takes_as_many_reads_as_one_of_few_and_leaves_nothing_behind() -> None:
+def test_a_day_of_hundreds_of_machines_takes_as_many_reads_as_one_of_few_and_leaves_nothing_behind(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(daemon, "ATTENTIVE_S", 60.0)  # or it takes long
     nights = []
     for nodes, jobs in ((10, 60), (300, 1200)):
         made = week.cluster(nodes, seed=5)
@@ -19,6 +25,6 @@ def test_a_day_of_hundreds_of_machines_takes_as_many_reads_as_one_of_few_and_lea
     few, many = nights
     assert few.peak <= 10 and many.peak > 150
     assert few.nodes == many.nodes == 0
-    assert max(few.busiest, many.busiest) <= week.READS_AT_MOST
+    assert many.busiest <= 60 + 30 + 4 * 60, "of the queue, of the impaired, and of the rest at most"
     grown = {way: count for way, count in many.held.items() if count > few.held[way] + 60}
     assert grown == {}, "after thirty times as many machines"

@@ -13,6 +13,7 @@ from elastiq.interfaces import Pool, Resources
 from elastiq.settings import Settings
 from elastiq.simulation.cluster import Cluster
 from elastiq.simulation.executor import Latency, VirtualExecutor
+from elastiq.simulation.model import Act, Job
 
 FLAVOURS = {"small": Resources(cpus=2, memory_mb=4000), "large": Resources(cpus=8, memory_mb=16000)}
 HOURS = 16
@@ -28,7 +29,8 @@ def course(seed: int, leave_out: bool, **changed: Any) -> tuple[list[tuple[Any, 
     settings = Settings("quiet", pools, **{"max_vms": 8, "idle_for_time_s": 900.0, "min_vms": 1, **changed})
     # Calls take no chance: those that are left out would draw from it.
     cluster = Cluster(settings, FLAVOURS, rng, latency=Latency(0.25, 0.25), leave_out=leave_out)
-    world, jobs = cluster.world, []
+    world, jobs, done = cluster.world, list[Job](), list[Act]()
+    world.on_act = done.append
     at_s = 0.0
     while at_s < HOURS * 3600.0:
         at_s += -math.log(1.0 - rng.random()) * (60.0 if rng.random() < 0.3 else 3000.0)
@@ -41,7 +43,7 @@ def course(seed: int, leave_out: bool, **changed: Any) -> tuple[list[tuple[Any, 
     assert cluster.daemon is not None and not cluster.daemon.core.faults
     executor = cluster.daemon.core.executor
     assert isinstance(executor, VirtualExecutor)
-    acts = [(act.at_s, act.what, act.targets, act.offer, act.asked, act.jobs) for act in world.acts]
+    acts = [(act.at_s, act.what, act.targets, act.offer, act.asked, act.jobs) for act in done]
     cluster.kill_daemon()
     return acts, [(job.number, job.first_started_at, job.state, job.run) for job in jobs], executor.sent
 
