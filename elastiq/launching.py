@@ -71,6 +71,7 @@ class Launching:
         core.store_is_new = False
         if core.ledger is not None:
             core.ledger.launched(order.count)
+            core.persist()
         core.count("launches_asked", order.count)
         core.record("launch", identifier, pool.name, f"{order.count} of {offer}: {order.reason}")
         call = partial(_prepare_and_launch, core.batch, core.clouds[pool.site], intent)

@@ -2,7 +2,7 @@
 
 Pure. It is imported only where a limit is configured. What already runs is never ended for its cost: a
 limit stops launches. The ledger has a clock of its own, which runs with the monotonic one, goes on over
-a restart by the wall clock, and is never set back.
+a reboot by the wall clock, and is never set back.
 """
 
 from __future__ import annotations
@@ -24,10 +24,12 @@ class Ledger:
     """The machines asked for, and what all machines cost, over the last day."""
 
     def __init__(self, stored: Optional[dict[str, Any]], now: float, wall: float) -> None:
-        kept = stored or {"clock_s": 0.0, "wall": wall, "entries": []}
+        kept = stored or {"clock_s": 0.0, "wall": wall, "monotonic": now, "entries": []}
         # Machines cost while nobody counts: the pause is charged with what runs afterwards.
         self.clock_s: float = kept["clock_s"]
-        self._pause_s = min(DAY_S, max(0.0, wall - kept["wall"]))
+        same_boot = now >= kept["monotonic"]  # then no step of the wall clock matters
+        pause_s = now - kept["monotonic"] if same_boot else max(0.0, wall - kept["wall"])
+        self._pause_s = min(DAY_S, pause_s)
         self._seen = now
         self._stored_s = -math.inf
         self.entries: list[list[float]] = [list(entry) for entry in kept["entries"]]  # clock, launches, cost
@@ -39,7 +41,7 @@ class Ledger:
     def stored(self, wall: float) -> dict[str, Any]:
         """What the store is to keep."""
         self._stored_s = self.clock_s
-        return {"clock_s": self.clock_s, "wall": wall, "entries": self.entries}
+        return {"clock_s": self.clock_s, "wall": wall, "monotonic": self._seen, "entries": self.entries}
 
     def _advance(self, settings: Settings, nodes: Iterable[Node], now: float) -> None:
         """Charge the time since the last call to the machines that are there."""

@@ -119,11 +119,12 @@ def test_a_restart_forgets_neither_launches_nor_cost_and_charges_the_time_betwee
 
 
 @pytest.mark.parametrize(("step_s", "charged"), [(-HOUR_S, 0.0), (90 * DAY_S, 24.0)])
-def test_a_wall_clock_that_steps_charges_a_day_at_most_and_gives_nothing_back(step_s: float, charged: float) -> None:
+def test_a_wall_clock_that_steps_counts_only_over_a_reboot_and_for_a_day_at_most(step_s: float, charged: float) -> None:
     settings = priced(max_cost_per_day=1000.0, pools=(a_pool(prices={"*": 1.0}),))
-    again = Ledger(a_ledger().stored(WALL), NOW, WALL + step_s)
-    (cost,) = again.allowances(settings, a_registry(a_node()), NOW)
-    assert cost.used == pytest.approx(charged + 1.0)
+    for now, after_a_reboot in ((7.0, charged), (NOW, 0.0)):
+        again = Ledger(a_ledger().stored(WALL), now, WALL + step_s)
+        (cost,) = again.allowances(settings, a_registry(a_node()), now)
+        assert cost.used == pytest.approx(after_a_reboot + 1.0)
 
 
 def test_the_daemon_keeps_its_ledger_in_the_store(tmp_path: Path) -> None:
@@ -200,4 +201,4 @@ def test_a_store_is_read_by_who_uses_it(tmp_path: Path) -> None:
     ledger = a_ledger()
     ledger.launched(3)
     store.remember("ledger", ledger.stored(WALL))
-    assert store.recall("ledger") == {"clock_s": 0.0, "wall": WALL, "entries": [[0.0, 3, 0.0]]}
+    assert store.recall("ledger") == {"clock_s": 0.0, "wall": WALL, "monotonic": NOW, "entries": [[0.0, 3, 0.0]]}
