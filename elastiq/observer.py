@@ -83,8 +83,7 @@ class Observer:
         if core.store_broken:
             return f"the store cannot be written: {core.notices.get('store', '')}"
         if now < core.lost_until:
-            left = f"{core.lost_until - now:.0f} s more"
-            return f"the state was lost: for {left}, machines of ours may be there and not be listed"
+            return f"the state was lost: for {core.lost_until - now:.0f} s more, machines of ours may be there unlisted"
         if core.settings.quota_counts == "all" and len(self.sites()) < len(core.clouds):
             return "quota_counts = all, and the instances of a site are not known now"
         if self.jobs.value is not None and self.jobs.began <= self._started_at:
