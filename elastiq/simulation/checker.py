@@ -33,6 +33,7 @@ EXEMPTIONS = (
 SLACK_S = 5.0
 DEADLINE_S = {"jobs": 65.0, "workers": 65.0, "instances": 125.0}  # of a call, with its margin
 STALE_PERIODS = 3
+HOUR_S = 3600.0
 # A machine more than the waiting jobs need may be launched for each group (one is tried on behalf of all).
 STORM_SLACK = 1
 
@@ -141,6 +142,7 @@ class Checker(Listener):
         there = len(known) + foreign
         if settings.max_vms is not None and there + intent.count > settings.max_vms:
             self.fail("I1", f"launch of {intent.count} with {there} there: max_vms {settings.max_vms}")
+        self._limits(record, intent, settings, known)
         pool = settings.pool(intent.offer.pool)
         if pool is None:
             self.fail("I1", f"launch in pool {intent.offer.pool}, which is not configured")
@@ -148,6 +150,20 @@ class Checker(Listener):
             here = sum(1 for machine in known if machine.pool == pool.name)
             if here + intent.count > pool.max_vms:
                 self.fail("I1", f"launch of {intent.count} with {here} there: max_vms {pool.max_vms} of {pool.name}")
+
+    def _limits(self, record: Record, intent: Intent, settings: Settings, known: Iterable[Machine]) -> None:
+        """The hard stops, by what this state file has seen of launches."""
+        most, hour_ago = settings.max_launches_per_hour, record.decided_s - HOUR_S
+        if most is not None:
+            sent = [one for one in self.book.intents.values() if one.settings.max_launches_per_hour is not None]
+            asked = sum(one.args[0].count for one in sent if one.decided_s > max(hour_ago, self.book.store_since))
+            if asked > most:
+                self.fail("I1", f"{asked} machines asked for within an hour: max_launches_per_hour {most}")
+        if settings.max_cost_per_hour is not None:
+            prices = [_price(settings, machine.pool, machine.flavour) for machine in known]
+            cost = sum(prices) + intent.count * _price(settings, intent.offer.pool, intent.offer.flavour)
+            if cost > settings.max_cost_per_hour + 1e-6:
+                self.fail("I1", f"{cost:g} an hour after this launch: max_cost_per_hour {settings.max_cost_per_hour:g}")
 
     def _storm(self, record: Record, intent: Intent, settings: Settings) -> None:
         """Never many more machines than what waited of late needs."""
@@ -355,6 +371,12 @@ class Checker(Listener):
             if machine.cluster != self.owner.cluster:
                 self.fail("I3", f"adoption of {name}, which belongs to another cluster")
             self.book.made(record, [machine])
+
+
+def _price(settings: Settings, pool: str, flavour: str) -> float:
+    """An hour of such a machine; 0 where its pool is configured no more."""
+    found = settings.pool(pool)
+    return (found.price(flavour) if found is not None else None) or 0.0
 
 
 def _short(args: object) -> Optional[str]:

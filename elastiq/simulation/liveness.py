@@ -34,6 +34,8 @@ def serving_s(s: Settings, lease_s: float) -> float:
     time, room that others leave free is not counted for it any more, a machine of the wrong kind may first
     have to end, one that nobody matched is tried, and the new one boots."""
     wrong_kind_s = s.idle_for_time_s + s.drain_timeout_s
+    if s.max_launches_per_hour is not None:
+        wrong_kind_s += 3900.0
     return recovery_s(s, lease_s) + s.waiting_jobs_time_s + 2 * s.unused_room_s + wrong_kind_s + 2 * boot_s(s)
 
 

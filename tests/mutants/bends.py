@@ -34,12 +34,13 @@ def throughout(kind: str, **args: Any) -> Bend:
 
 
 def setting(**changed: Any) -> Bend:
-    """Other settings; ``pool_*`` are the first pool's."""
+    """Other settings; ``pool_*`` are the first pool's, ``pools_*`` all pools'."""
 
     def bend(scenario: Scenario) -> Scenario:
         of_pool = {name[5:]: value for name, value in changed.items() if name.startswith("pool_")}
-        plain = {name: value for name, value in changed.items() if not name.startswith("pool_")}
-        first, *others = scenario.settings.pools
+        of_all = {name[6:]: value for name, value in changed.items() if name.startswith("pools_")}
+        plain = {name: value for name, value in changed.items() if not name.startswith(("pool_", "pools_"))}
+        first, *others = (replace(pool, **of_all) for pool in scenario.settings.pools)
         settings = replace(scenario.settings, pools=(replace(first, **of_pool), *others), **plain)
         return replace(scenario, settings=settings)
 

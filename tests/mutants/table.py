@@ -10,6 +10,7 @@ from elastiq import (
     health,
     interfaces,
     launching,
+    limits,
     observations,
     observer,
     planner,
@@ -59,6 +60,24 @@ MUTANTS = (
         "launches without capping what it asks for",
         "I1",
         (Change(broker.Budget, "take", "count, binding = max(0,", "count, binding = wanted or max(0,"),),
+    ),
+    Mutant(
+        "does not count launches for max_launches_per_hour",
+        "I1",
+        (Change(limits.Ledger, "launched", "self._add(count, 0.0)", "pass"),),
+        both(setting(max_launches_per_hour=3, max_vms=20), jobs(count=20)),
+    ),
+    Mutant(
+        "forgets in a restart what was launched within the hour",
+        "I1",
+        (Change(core.Core, "follow_limits", 'self.store.recall("ledger")', "None"),),
+        both(setting(max_launches_per_hour=3, max_vms=20), jobs(count=20), often("restart", times=8, down_s=5.0)),
+    ),
+    Mutant(
+        "takes what a machine costs for nothing",
+        "I1",
+        (Change(broker.Budget, "take", "price if one.priced else 1.0", "0.0 if one.priced else 1.0"),),
+        both(setting(max_cost_per_hour=2.0, max_vms=20, pools_prices={"*": 0.9}), jobs(count=30)),
     ),
     # ------------------------------------------------------------------ launches
     Mutant(
