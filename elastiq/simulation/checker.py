@@ -184,6 +184,8 @@ class Checker(Listener):
         tried = self.book.machines_needed(settings, window_s, matching=False)
         slack = STORM_SLACK * (1 + len(self.book.waited_most(window_s)))
         lacking = max(0, floor - len(present)) + max(0, busy + needed - len(useful))
+        if intent.count > lacking + tried + slack:  # those that are being drained serve nobody
+            lacking += sum(1 for machine in useful if self.state.last_move(machine.id) == "draining")
         if intent.count > lacking + tried + slack:
             self.fail(
                 "I6",

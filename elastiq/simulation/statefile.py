@@ -30,6 +30,10 @@ class StateFile:
         sql = "SELECT reason FROM history WHERE what = ? AND node = ? ORDER BY number DESC"
         return str(self._one(sql, "the file is torn", what, node) or "")
 
+    def last_move(self, node: str) -> str:
+        """What the history says last of a machine."""
+        return str(self._one("SELECT what FROM history WHERE node = ? ORDER BY number DESC", "", node) or "")
+
     def new_life(self) -> None:
         """A daemon starts with what is there now."""
         self._before = int(str(self._one("SELECT MAX(number) FROM history", 0) or 0))
