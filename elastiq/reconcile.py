@@ -91,8 +91,8 @@ def _update(registry: Registry, node: Node, instance: Instance, wall: float) -> 
     elif state in BROKEN:
         if node.seen is None:  # a worker that reports outweighs the cloud's word
             registry.move(node, State.FAILED, f"the cloud says {detail}", wall)
-    elif state is InstanceState.PENDING and node.state is State.REQUESTED:
-        registry.move(node, State.PENDING, "", wall)
+    elif state in (InstanceState.PENDING, InstanceState.UNKNOWN) and node.state is State.REQUESTED:
+        registry.move(node, State.PENDING, "", wall)  # whatever it is called, it was made
     elif state is InstanceState.RUNNING and node.state in (State.REQUESTED, State.PENDING):
         registry.move(node, State.BOOTING, "", wall)
     elif state is InstanceState.UNKNOWN and node.state in TO_COME:

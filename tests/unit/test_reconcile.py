@@ -365,7 +365,7 @@ def test_the_ad_that_a_machine_leaves_behind_is_no_stranger_and_offers_no_room()
         (State.FAILED, InstanceState.RUNNING, State.FAILED),
         (State.BOOTING, InstanceState.UNKNOWN, State.BOOTING),
         (State.PENDING, InstanceState.UNKNOWN, State.PENDING),
-        (State.REQUESTED, InstanceState.UNKNOWN, State.REQUESTED),
+        (State.REQUESTED, InstanceState.UNKNOWN, State.PENDING),
         (State.IDLE, InstanceState.UNKNOWN, State.IDLE),
         *((state, InstanceState.TERMINATED, State.GONE) for state in State if state is not State.GONE),
     ],
@@ -382,6 +382,17 @@ def test_a_word_of_the_clouds_that_nobody_knows_is_told() -> None:
     node = a_node(State.BOOTING)
     list_site(a_registry(node), an_instance(state=InstanceState.UNKNOWN, state_detail="shelved"))
     assert node.reason == "the cloud says shelved, which is unknown here"
+
+
+def test_an_intents_machine_in_a_state_that_nobody_knows_was_made_all_the_same() -> None:
+    """Else the answer that comes after the listing finds it known already, and drops the node as never made."""
+    nodes = [a_node(State.REQUESTED, number) for number in (1, 2)]
+    registry = a_registry(*nodes)
+    odd = an_instance("i-7", state=InstanceState.UNKNOWN, intent="launch")
+    list_site(registry, odd)
+    assert registry.requested("launch") == [nodes[1]]
+    list_site(registry, odd, an_instance("i-8", intent="launch"))
+    assert [node.instance_id for node in nodes] == ["i-7", "i-8"]
 
 
 def test_a_stopped_machine_whose_worker_still_reports_is_left_alone_until_it_does_no_more() -> None:
