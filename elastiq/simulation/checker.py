@@ -70,6 +70,7 @@ class Checker(Listener):
         self.violations: list[Violation] = []
         self._tell = tell
         self._asked_to_end: dict[str, float] = {}  # by machine: when this store's first such call was decided
+        self.condemned: set[str] = set()  # machines that were drained as black holes
         self._drains: dict[str, Record] = {}  # by machine: the last one
 
     def fail(self, invariant: str, what: str) -> None:
@@ -212,6 +213,8 @@ class Checker(Listener):
             self.fail("I3", f"drain of {worker.name}, which is not ours")
             return
         self._drains[machine.id] = record
+        if record.args[1] is DrainMode.PEACEFUL:
+            self.condemned.add(machine.id)
         self._reads_known(record, f"drain of {worker.name}", ("jobs", "workers"), self._site_of(machine, record))
         self._reason("draining", machine.id, record)
         if not worker.jobs:

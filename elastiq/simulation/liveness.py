@@ -11,6 +11,7 @@ from elastiq.simulation.model import Job, JobState, Machine
 from elastiq.simulation.stage import Stage
 
 LONGEST_BACKOFF_S = 600.0
+REPLACED_EVERY_S = 3600.0  # black holes, one after the other
 # A scenario ends after so long of calm even if jobs still run: they are longer than what is asked here.
 CALM_AT_MOST_S = 48 * 3600.0
 
@@ -97,6 +98,7 @@ class Liveness:
         if progress != self._progress or self._full(waiting):
             self._progress, self._since = progress, now
         limit_s = serving_s(self._settings, self._stage.world.lease_s)
+        limit_s += REPLACED_EVERY_S * len(self._checker.condemned)
         if now - self._since <= limit_s:
             return False
         plan = (self._status() or {}).get("last_plan", {})

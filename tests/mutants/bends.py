@@ -47,6 +47,16 @@ def setting(**changed: Any) -> Bend:
     return bend
 
 
+def only(*happenings: tuple[float, str, dict[str, Any]], calm_at_s: float, **other: Any) -> Bend:
+    """Nothing but these, each at its second; ``other`` is of the scenario."""
+
+    def bend(scenario: Scenario) -> Scenario:
+        placed = [Happening(at_s, kind, args, f"{scenario.seed}.{at_s}.{kind}") for at_s, kind, args in happenings]
+        return replace(scenario, happenings=tuple(placed), calm_at_s=calm_at_s, **other)
+
+    return bend
+
+
 def both(*bends: Bend) -> Bend:
     """One after the other."""
 

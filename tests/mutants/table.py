@@ -16,7 +16,7 @@ from elastiq import (
     planner,
     reconcile,
 )
-from tests.mutants.bends import both, jobs, often, setting, throughout
+from tests.mutants.bends import both, jobs, often, only, setting, throughout
 from tests.mutants.planting import Change, Mutant
 
 EMPTY = "{'the queue': Jobs(()), 'the workers': Workers(())}.get(seen.name, Instances(()))"
@@ -300,14 +300,27 @@ MUTANTS = (
             Change(reconcile, "match", "if not _stale(worker, node)", ""),
             Change(reconcile, "match", "[worker.instance_id] if worker.instance_id else", ""),
         ),
+        # A machine dies; the next one gets its address while its ad is still there, and boots slowly.
         both(
-            setting(lost_after_s=120.0, check_vms_every_s=120.0, check_queue_every_s=30.0, waiting_jobs_time_s=0.0),
-            throughout("addresses_recycled"),
-            throughout("stale_ads", stay_s=900.0),
-            throughout("no_instance_id"),
-            throughout("slow_boots", times=5),
-            often("interruption", times=8, which=0.1, count=2),
-            jobs(times=8),
+            setting(
+                lost_after_s=120.0,
+                estimated_vm_deploy_time_s=900.0,
+                check_vms_every_s=120.0,
+                check_queue_every_s=30.0,
+                waiting_jobs_time_s=0.0,
+                max_vms=4,
+            ),
+            only(
+                (0.0, "addresses_recycled", {"for_s": 3000.0}),
+                (0.0, "stale_ads", {"for_s": 3000.0, "stay_s": 900.0}),
+                (0.0, "no_instance_id", {"for_s": 3000.0}),
+                (10.0, "jobs", {"cpus": 1.0, "memory_mb": 1024.0, "lengths": [2000.0] * 2}),
+                (800.0, "slow_boots", {"for_s": 2000.0, "times": 6}),
+                (900.0, "interruption", {"which": 0.0, "count": 1}),
+                (905.0, "jobs", {"cpus": 2.0, "memory_mb": 2048.0, "lengths": [500.0] * 2}),
+                calm_at_s=3100.0,
+                lease_s=200.0,
+            ),
         ),
     ),
     Mutant(
