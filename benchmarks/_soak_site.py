@@ -18,7 +18,7 @@ from tests.integration.fake_htcondor import FakePool, read_state, write_state
 
 CORES = 4  # of a machine, and of a job: one job a machine
 STEP_S = 0.5
-FORGOTTEN_S = 40.0  # after that an ended instance is listed no more
+FORGOTTEN_S = 15.0  # after that an ended instance is listed no more
 ALIVE = ("pending", "running")
 
 # What may happen to one request of an action, and how it is called in the figures.
@@ -33,7 +33,7 @@ FAULTS: tuple[tuple[str, tuple[str, ...], Callable[[], Rule]], ...] = (
     ("shorter than announced", ("DescribeInstances",), lambda: Rule("<x/>", 200, cut=500)),
     ("login page", _ANY, lambda: Rule("<html>Please log in</html>", 200)),
     ("late", _ANY, lambda: Rule(passes=True, delay_s=4.0)),
-    ("too late", _ANY, lambda: Rule(passes=True, delay_s=12.0)),
+    ("too late", _ANY, lambda: Rule(passes=True, delay_s=25.0)),
     ("no capacity", ("RunInstances",), lambda: error("InsufficientInstanceCapacity", "Insufficient capacity.", 500)),
     ("fewer than asked for", ("RunInstances",), lambda: Rule(passes=True, limit=1)),
 )

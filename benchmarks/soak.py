@@ -65,7 +65,7 @@ cpus = 4
 memory_mb = 8000
 dialect = aws
 connect_timeout_s = 5
-read_timeout_s = 8
+read_timeout_s = 20
 [htcondor]
 command_timeout_s = 10
 """

@@ -82,6 +82,8 @@ class QuietExecutor(VirtualExecutor):
         if daemon.last_plan is not self._judged:
             self._judged = daemon.last_plan
             self._calm, self._clocks = _calm_until(daemon), None
+        if source == "queue" and daemon.observer.no_launch():
+            return False  # a job was seen to start, and only another look at the queue ends the doubt
         until, now = self._calm, daemon.core.now()
         if source == "workers" and now + MARGIN_S < until:
             if self._clocks is None:

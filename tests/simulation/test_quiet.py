@@ -48,7 +48,7 @@ def course(seed: int, leave_out: bool, **changed: Any) -> tuple[list[tuple[Any, 
     return acts, [(job.number, job.first_started_at, job.state, job.run) for job in jobs], executor.sent
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", (0, 1, 2, 24))
 def test_the_same_is_launched_drained_and_ended_at_the_same_times(seed: int) -> None:
     acts, jobs, calls = course(seed, leave_out=False)
     assert {act[1] for act in acts} >= {"launch", "drain", "terminate"}
