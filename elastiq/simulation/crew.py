@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import time
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
@@ -64,15 +65,19 @@ def work_off(
 def _start(function: Callable[[Task], Result]) -> _Worker[Task]:
     context = multiprocessing.get_context("fork")
     ours, theirs = context.Pipe()
-    process = context.Process(target=_serve, args=(function, theirs), daemon=True)
+    process = context.Process(target=_serve, args=(function, theirs, os.getpid()), daemon=True)
     process.start()
     theirs.close()
     return _Worker(process, ours)
 
 
-def _serve(function: Callable[[Task], Result], pipe: Connection) -> None:
+def _serve(function: Callable[[Task], Result], pipe: Connection, parent: int) -> None:
     while True:
         try:
+            # The pipe does not end with a parent that was killed: its other processes hold copies of its side.
+            while not pipe.poll(1.0):
+                if os.getppid() != parent:
+                    return
             task = pipe.recv()
         except (EOFError, KeyboardInterrupt):
             return
