@@ -15,7 +15,7 @@ from elastiq.settings import Settings
 from elastiq.simulation import of_cloud
 from elastiq.simulation.chance import Dice
 from elastiq.simulation.executor import Latency
-from elastiq.simulation.menu import FORGETFUL, HOUR_S, LOSE_IDS, MENU, span
+from elastiq.simulation.menu import FORGETFUL, HIDE_WORKERS, HOUR_S, LOSE_IDS, MENU, SLOW, span
 from elastiq.simulation.of_head import with_room
 from elastiq.simulation.scenario import Happening, Scenario
 from elastiq.simulation.world import Image
@@ -238,6 +238,8 @@ def _mishaps(dice: Dice, manner: Profile, settings: Settings, hours_s: float, bu
     for _ in range(dice.whole(2, 9)):
         name = _weighted(dice, {kind: kind for kind in menu}, [dish.weight for dish in menu.values()])
         kinds[name] = menu[name].at_most
+    if HIDE_WORKERS & set(kinds):
+        kinds.pop(SLOW, None)
     for _ in range(count):
         left = [kind for kind, times in kinds.items() if times]
         if left:

@@ -1,7 +1,8 @@
 """How often each kind of happening comes, and how its arguments are drawn.
 
 The limits keep to what the design promises: an effect, or a machine, that shows itself only after
-``intent_settle_s``, or a list that lacks live workers for longer than ``lost_after_s``, deceives anyone.
+``intent_settle_s``, or a list that lacks live workers for longer than ``lost_after_s``, or new ones until their
+boot deadline, deceives anyone.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from elastiq.simulation.kinds import BATCH, CLOUD, READS
 
 Args = dict[str, Any]
 HOUR_S = 3600.0
+SLOWEST_BOOT_S = 290.0  # of an image that is drawn, with the join
 
 
 class Dish(NamedTuple):
@@ -114,14 +116,19 @@ def _flavour(dice: Dice, s: Settings) -> str:
 
 
 def _empty(dice: Dice, s: Settings) -> Args:
-    drawn = {**_window()(dice, s), "for_s": span(dice, 30.0, s.batch_settle_s + 0.5 * s.lost_after_s)}
+    drawn = {**_window()(dice, s), "for_s": span(dice, 10.0, min(s.batch_settle_s + 0.5 * s.lost_after_s, _unseen(s)))}
     if dice.happens(0.5):
         drawn["calls"] = [dice.one_of(("jobs", "workers"))]
     return drawn
 
 
 def _missing(dice: Dice, s: Settings) -> Args:
-    return {**_window()(dice, s), "for_s": span(dice, 30.0, 0.6 * s.lost_after_s)}
+    return {**_window()(dice, s), "for_s": span(dice, 10.0, min(0.6 * s.lost_after_s, _unseen(s)))}
+
+
+def _unseen(s: Settings) -> float:
+    """For how long a machine that has joined may not be shown: by then the slowest one's boot deadline is near."""
+    return max(20.0, s.estimated_vm_deploy_time_s - SLOWEST_BOOT_S)
 
 
 # The first letters of `Stage.operations`; an empty text is any of them.
@@ -277,6 +284,9 @@ MENU: Mapping[str, Dish] = {
     "clock_steps": Dish(2, lambda dice, s: {"by_s": dice.one_of((-HOUR_S, HOUR_S, -60.0, 90.0))}),
     "head_sleeps": Dish(2, _no_share(30.0, 2 * HOUR_S, counts=_any(True)), 2),
 }
+
+# A list that hides workers, and boots that take until the deadline, do not come together.
+HIDE_WORKERS, SLOW = frozenset({"batch_empty", "workers_missing"}), "slow_boots"
 
 # A cloud that keeps no tags, or no tokens, is so all the time; with neither, who loses an id has lost the
 # machine: what could make that happen does not come then.
