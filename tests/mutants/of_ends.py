@@ -1,0 +1,177 @@
+"""What is wrong with ending, and with the loop, secrets and reasons."""
+
+from __future__ import annotations
+
+from elastiq import broker, core, daemon, ending, launching, observer, planner
+from tests.mutants.bends import both, jobs, often, setting, throughout
+from tests.mutants.planting import Change, Mutant
+
+
+MUTANTS: tuple[Mutant, ...] = (
+    # ------------------------------------------------------------------ scale-down
+    Mutant(
+        "ends without the look after the drain",
+        "I2 I6",
+        (Change(ending.Ending, "_drained", 'core.count("drains")\n', "return self._end([Step(node, node.reason)])\n"),),
+    ),
+    Mutant(
+        "takes a look from before the drain for the one after it",
+        "I2 I6",
+        (
+            Change(ending.Ending, "look", "elif began < node.act_ended:", "elif False:"),
+            Change(ending.Ending, "_out_of_service", "WorkerState.DRAINED if", "WorkerState.IDLE if"),
+        ),
+        often("drain_not_done", for_s=900.0),
+    ),
+    Mutant(
+        "ends on a refused drain",
+        "I2 I6",
+        (
+            Change(
+                ending.Ending,
+                "_drained",
+                'self._back(node, f"drain {answer.outcome.value}: {answer.detail}", undrain=False)',
+                "self._end([Step(node, node.reason)])",
+            ),
+        ),
+        often("drain_refused", for_s=900.0),
+    ),
+    Mutant(
+        "ends on a drain of unknown outcome",
+        "I2 I6",
+        (
+            Change(
+                ending.Ending, "_drained", 'core.count("drains_unknown")', "return self._end([Step(node, node.reason)])"
+            ),
+        ),
+        often("drain_fails", for_s=900.0),
+    ),
+    Mutant(
+        "never returns a drain that led nowhere",
+        "I7",
+        (Change(ending.Ending, "_undrain", "if node.worker is None or node.acting:", "if True:"),),
+        both(often("drain_unheard", for_s=900.0), jobs(times=8)),
+    ),
+    Mutant(
+        "ends a machine as soon as its worker is missing",
+        "I2 I6",
+        (Change(planner, "_useless", "node.lost_s >= s.settings.lost_after_s", "True"),),
+        both(setting(lost_after_s=900.0), often("worker_vanishes", times=8, which=0.4, for_s=700.0)),
+    ),
+    Mutant(
+        "ends a lost machine though jobs are recorded there",
+        "I2",
+        (Change(ending.Ending, "_unused", 'count = jobs.get(node.worker or "", 0)', "count = 0"),),
+        both(
+            setting(lost_after_s=120.0),
+            jobs(length_s=3000.0),
+            often("worker_vanishes", times=8, which=0.4, for_s=1500.0),
+        ),
+    ),
+    Mutant(
+        "gives up machines that boot before their deadline",
+        "I6",
+        (Change(planner, "_useless", "node.boot_s >= deadline", "node.boot_s >= deadline / 4"),),
+        throughout("slow_boots", times=3),
+    ),
+    Mutant(
+        "asks once for an end, and never again",
+        "I7",
+        (Change(ending.Ending, "_unconfirmed", "if node.state is State.TERMINATING", "if False"),),
+        often("terminate_refused", for_s=900.0),
+    ),
+    Mutant(
+        "ignores min_vms when it scales down",
+        "I9",
+        (Change(planner, "_drains", "- s.settings.min_vms", ""),),
+        setting(min_vms=2, max_vms=10),
+    ),
+    Mutant(
+        "ignores the minimum of a pool when it scales down",
+        "I9",
+        (Change(planner, "_drains", "- pool.min_vms", ""),),
+        setting(pool_min_vms=2, pool_max_vms=None, max_vms=10),
+    ),
+    Mutant(
+        "counts machines that boot into the minimum",
+        "I9",
+        (Change(planner, "_drains", "s.registry.count(None, IN_SERVICE) - s", "s.registry.count(None, CAPACITY) - s"),),
+        both(setting(min_vms=2, max_vms=10), jobs(), throughout("slow_boots", times=3)),
+    ),
+    Mutant(
+        "never raises the cluster to its minimum",
+        "I7",
+        (Change(broker.Orders, "floor", "s = self._s\n", "return\n"),),
+        setting(min_vms=2, max_vms=10),
+    ),
+    # ------------------------------------------------------------------ the loop, secrets, reasons
+    Mutant(
+        "ends a periodic handler with its first fault",
+        "I10 bug",
+        (
+            Change(
+                observer.Observer,
+                "_read",
+                "return core.read(source, plugin, call, came)",
+                "return core.read(source, plugin, call, came) or {}['in flight']",
+            ),
+            Change(
+                daemon.Daemon,
+                "_every",
+                "pause = period()",
+                "if failures:\n            return\n        pause = period()",
+            ),
+        ),
+        often("batch_hangs", for_s=300.0),
+    ),
+    Mutant(
+        "lets a store that cannot be written end the handler",
+        "bug I10",
+        (Change(core.Core, "stored", 'self.count("store_errors")', "raise"),),
+        often("disk_trouble", for_s=600.0, how="full"),
+    ),
+    Mutant(
+        "reads the queue within the loop's period only when the last read came back",
+        "I10 I7",
+        (Change(observer.Observer, "read_jobs", "self._read(", "self.jobs.failures or self._read("),),
+    ),
+    Mutant(
+        "writes the pool's options into the log",
+        "I11",
+        (
+            Change(
+                launching.Launching,
+                "launch",
+                "identifier = core.new_id()",
+                "identifier = core.new_id()\n    log.info('launching with %s', pool.options)",
+            ),
+        ),
+    ),
+    Mutant(
+        "keeps a secret in the state file",
+        "I11",
+        (
+            Change(
+                launching.Launching,
+                "launch",
+                "identifier = core.new_id()",
+                "identifier = core.new_id()\n    core.store.remember('options', str(pool.options))",
+            ),
+        ),
+    ),
+    Mutant(
+        "launches without a reason",
+        "I12",
+        (Change(launching.Launching, "launch", "{order.count} of {offer}: {order.reason}", ""),),
+    ),
+    Mutant(
+        "drains without a reason",
+        "I12",
+        (Change(planner, "_drains", "steps.append(Step(node, why))", "steps.append(Step(node, ''))"),),
+    ),
+    Mutant(
+        "leaves waiting jobs without a reason",
+        "I12",
+        (Change(planner, "_serve_group", "why or _served_by(s, held)", "''"),),
+    ),
+)
