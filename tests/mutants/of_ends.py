@@ -6,7 +6,6 @@ from elastiq import broker, core, daemon, ending, launching, observer, planner
 from tests.mutants.bends import both, jobs, often, setting, throughout
 from tests.mutants.planting import Change, Mutant
 
-
 MUTANTS: tuple[Mutant, ...] = (
     # ------------------------------------------------------------------ scale-down
     Mutant(

@@ -6,7 +6,6 @@ from elastiq import broker, core, ending, health, launching, limits, observer, p
 from tests.mutants.bends import both, jobs, often, setting, throughout
 from tests.mutants.planting import Change, Mutant
 
-
 MUTANTS: tuple[Mutant, ...] = (
     # ------------------------------------------------------------------ the cap
     Mutant(
