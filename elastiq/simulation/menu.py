@@ -234,7 +234,7 @@ MENU: Mapping[str, Dish] = {
     "drain_not_done": Dish(1, _next()),
     "drain_unheard": Dish(1, _next()),
     "drain_answered_too_late": Dish(1, _next()),
-    "drain_late": Dish(1, _next(late_s=_seconds(5.0, 300.0))),
+    "drain_late": Dish(1, _next(late_s=lambda dice, s: span(dice, 5.0, 0.6 * s.drain_timeout_s))),
     "undrain_fails": Dish(1, _next()),
     "undrain_unheard": Dish(1, _next()),
     "slips_in": Dish(2, _window(300.0, HOUR_S, length_s=JOB_S)),
