@@ -41,7 +41,7 @@ from elastiq.simulation.world import World  # noqa: E402
 from tests.simulation.object_graph import sizes  # noqa: E402
 
 FLAVOUR = Resources(cpus=8, memory_mb=16_000)
-SHAPES = (1.0, 1.0, 2.0, 4.0, 8.0, 8.0)  # cores
+SHAPES = (1.0, 4.0, 8.0, 8.0, 8.0, 8.0)  # cores
 DAY_S = 86_400.0
 BUSY_S = 14 * 3600.0  # of a day, in which jobs come; they last four hours at most
 LONGEST_S = 4 * 3600.0
@@ -113,12 +113,12 @@ def cluster(nodes: int, seed: int, times: float = 1.0) -> Watched:
 
 
 def submit_day(made: Watched, nodes: int, jobs: int, rng: random.Random) -> None:
-    """The jobs of a day: bursts in which many come at once, and single ones, for most cores of all machines."""
+    """The jobs of a day: bursts in which many come at once, and single ones; more than all machines can take at once."""
     cores = [rng.choice(SHAPES) for _ in range(jobs)]
-    mean_s = 0.8 * nodes * FLAVOUR.cpus * BUSY_S / sum(cores) if FLAVOUR.cpus else 0.0
-    bursts = [rng.random() * BUSY_S for _ in range(12)]
+    mean_s = 1.6 * nodes * FLAVOUR.cpus * BUSY_S / sum(cores) if FLAVOUR.cpus else 0.0
+    bursts = [rng.random() * BUSY_S / 2 for _ in range(3)]
     for number in range(jobs):
-        at_s = bursts[number % 12] + 300.0 * rng.random() if number % 3 else rng.random() * BUSY_S
+        at_s = bursts[number // 3 % 3] + 300.0 * rng.random() if number % 3 else rng.random() * BUSY_S
         length_s = min(LONGEST_S, 60.0 - mean_s * math.log(1.0 - rng.random()))
         request = Resources(cpus=cores[number], memory_mb=1500.0 * cores[number])
         made.events.after(at_s, partial(made.world.submit, request, length_s))
