@@ -39,6 +39,7 @@ class Book:
         self.world, self._mark = world, mark  # what our drains carry
         self.ours: dict[str, Machine] = {}  # every machine that a launch of ours made, or that was adopted
         self.born: dict[str, float] = {}
+        self.made_by: dict[str, Record] = {}  # machine -> its launch
         self.intents: dict[str, Record] = {}  # of the launches that were sent, all lives
         self.store_since = -math.inf  # the present store knows nothing from before
         self.listed: set[str] = set()  # ids that some answer named to the daemon since then
@@ -82,9 +83,18 @@ class Book:
                         self.starts += 1
 
     def made(self, record: Record, machines: Iterable[Machine]) -> None:
+        """``record``: of the launch that made them, or of their adoption. Their tags may say nothing."""
         for machine in machines:
             self.ours[machine.id] = machine
             self.born[machine.id] = self.world.now
+            if record.name == "launch":
+                self.made_by[machine.id] = record
+
+    def pool_of(self, machine: Machine) -> str:
+        """By its launch; by its tags if the state file that knew of the launch was lost."""
+        made_by = self.made_by.get(machine.id)
+        known = made_by is not None and made_by.decided_s >= self.store_since
+        return str(made_by.args[0].offer.pool) if made_by is not None and known else machine.pool
 
     def forget_store(self) -> None:
         """The store was lost: what it knew is known no more."""
@@ -151,13 +161,13 @@ class Book:
         for machine in self.ours.values():
             if machine.ended or machine.id not in self.world.machines:
                 continue
-            sent = self.intents.get(machine.intent)
+            sent = self.made_by.get(machine.id)
             if machine.id not in self.listed:
                 if sent is None or sent.decided_s < self.store_since:
                     continue
                 intent: Intent = sent.args[0]
-                per_intent[machine.intent] = per_intent.get(machine.intent, 0) + 1
-                if per_intent[machine.intent] > intent.count:
+                per_intent[intent.id] = per_intent.get(intent.id, 0) + 1
+                if per_intent[intent.id] > intent.count:
                     continue
             found.append(machine)
         return found

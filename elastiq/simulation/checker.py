@@ -70,6 +70,7 @@ class Checker(Listener):
         self.violations: list[Violation] = []
         self._tell = tell
         self._asked_to_end: dict[str, float] = {}  # by machine: when this store's first such call was decided
+        self._decided_to_end: dict[str, float] = {}  # the same, though no call took effect
         self.condemned: set[str] = set()  # machines that were drained as black holes
         self._drains: dict[str, Record] = {}  # by machine: the last one
 
@@ -81,11 +82,14 @@ class Checker(Listener):
     def store_lost(self) -> None:
         self.book.forget_store()
         self._asked_to_end.clear()
+        self._decided_to_end.clear()
 
     # ------------------------------------------------------------------ calls
 
     def called(self, record: Record) -> None:
         self.upkeep.called(record)
+        for name in record.args[0] if record.name == "terminate" else ():
+            self._decided_to_end.setdefault(name, record.decided_s)
 
     def before(self, record: Record) -> None:
         check = getattr(self, f"_before_{record.name}", None)
@@ -148,7 +152,7 @@ class Checker(Listener):
         if pool is None:
             self.fail("I1", f"launch in pool {intent.offer.pool}, which is not configured")
         elif pool.max_vms is not None:
-            here = sum(1 for machine in known if machine.pool == pool.name)
+            here = sum(1 for machine in known if self.book.pool_of(machine) == pool.name)
             if here + intent.count > pool.max_vms:
                 self.fail("I1", f"launch of {intent.count} with {here} there: max_vms {pool.max_vms} of {pool.name}")
 
@@ -161,7 +165,7 @@ class Checker(Listener):
             if asked > most:
                 self.fail("I1", f"{asked} machines asked for within an hour: max_launches_per_hour {most}")
         if settings.max_cost_per_hour is not None:
-            prices = [_price(settings, machine.pool, machine.flavour) for machine in known]
+            prices = [_price(settings, self.book.pool_of(machine), machine.flavour) for machine in known]
             cost = sum(prices) + intent.count * _price(settings, intent.offer.pool, intent.offer.flavour)
             if cost > settings.max_cost_per_hour + 1e-6:
                 self.fail("I1", f"{cost:g} an hour after this launch: max_cost_per_hour {settings.max_cost_per_hour:g}")
@@ -238,7 +242,8 @@ class Checker(Listener):
         """Only a machine that was seen idle for long is drained, or a black hole, or one whose pool is no more."""
         settings, mode = record.settings, record.args[1]
         seen_s = self.book.workers_known(record).idle_s.get(machine.id, 0.0)
-        if mode is DrainMode.IF_IDLE and settings.pool(machine.pool) and seen_s < settings.idle_for_time_s - SLACK_S:
+        configured = settings.pool(self.book.pool_of(machine)) is not None
+        if mode is DrainMode.IF_IDLE and configured and seen_s < settings.idle_for_time_s - SLACK_S:
             self.fail("I6", f"drain of {worker.name}, which was seen idle for {seen_s:.0f} s only")
 
     def _floor(self, machine: Machine, record: Record) -> None:
@@ -256,9 +261,9 @@ class Checker(Listener):
         settings = record.settings
         if len(left) < settings.min_vms:
             self.fail("I9", f"drain of {machine.id} leaves {len(left)} in service: min_vms {settings.min_vms}")
-        pool = settings.pool(machine.pool)
+        pool = settings.pool(self.book.pool_of(machine))
         if pool is not None:
-            here = sum(1 for name in left if self.book.ours[name].pool == pool.name)
+            here = sum(1 for name in left if self.book.pool_of(self.book.ours[name]) == pool.name)
             if here < pool.min_vms:
                 self.fail("I9", f"drain of {machine.id} leaves {here} of pool {pool.name}: min_vms {pool.min_vms}")
 
@@ -285,7 +290,7 @@ class Checker(Listener):
             what, site = f"terminate of {machine.id}", self._site_of(machine, record)
             if not self.state.decided_before("terminating", machine.id):  # but for its call, in an earlier life
                 self._reads_known(record, what, ("jobs", "workers"), site)
-            self._reason("terminating", machine.id, record)
+            self._reason("terminating", machine.id, record, self._decided_to_end.get(machine.id))
             why_not = self._no_cause(machine, record)
             if why_not:
                 self.fail("I6", f"terminate of {machine.id} without a cause: {why_not}")
@@ -331,7 +336,7 @@ class Checker(Listener):
     # ------------------------------------------------------------------ what a decision rests on
 
     def _site_of(self, machine: Machine, record: Record) -> str:
-        sent = self.book.intents.get(machine.intent)
+        sent = self.book.made_by.get(machine.id)
         return sent.source if sent is not None else record.source
 
     def _reads_known(self, record: Record, what: str, reads: Iterable[str], site: str) -> None:
@@ -360,8 +365,9 @@ class Checker(Listener):
                 if up_s is not None and up_s < settings.batch_settle_s:
                     self.fail("I6", f"{what} was decided though the collector was up for {up_s:.0f} s only")
 
-    def _reason(self, what: str, node: str, record: Record) -> None:
-        if record.decided_s < self.book.store_since or not self.state.writable_since(record.decided_s):
+    def _reason(self, what: str, node: str, record: Record, decided_s: Optional[float] = None) -> None:
+        decided_s = record.decided_s if decided_s is None else decided_s
+        if decided_s < self.book.store_since or not self.state.writable_since(decided_s):
             return
         if not self.state.reason(what, node).strip():
             self.fail("I12", f"{what} of {node} has no reason in the history")

@@ -118,7 +118,8 @@ class Liveness:
         if settings.max_vms is not None and len(there) >= settings.max_vms:
             return True
         for pool in settings.pools:
-            room = pool.max_vms is None or sum(1 for machine in there if machine.pool == pool.name) < pool.max_vms
+            here = sum(1 for machine in there if self._checker.book.pool_of(machine) == pool.name)
+            room = pool.max_vms is None or here < pool.max_vms
             if room and any(world.room(flavour) != 0 for flavour in pool.flavours):
                 return False
         return True
@@ -164,10 +165,11 @@ class Liveness:
             room += min(math.inf if pool.max_vms is None else pool.max_vms, of_cloud)
         return int(min(room, max(settings.min_vms, sum(pool.min_vms for pool in settings.pools))))
 
-    @staticmethod
-    def _spare(settings: Settings, there: list[Machine], busy: frozenset[str]) -> int:
+    def _spare(self, settings: Settings, there: list[Machine], busy: frozenset[str]) -> int:
         """How many idle machines the minima allow."""
         of_pools = 0
         for pool in settings.pools:
-            of_pools += max(0, pool.min_vms - sum(1 for m in there if m.pool == pool.name and m.id in busy))
+            of_pools += max(
+                0, pool.min_vms - sum(1 for m in there if self._checker.book.pool_of(m) == pool.name and m.id in busy)
+            )
         return max(of_pools, settings.min_vms - len(busy), 0)
