@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """How fast simulated time passes: a day of a cluster of 50 nodes, with the whole daemon on it.
 
-    python3 benchmarks/simulation.py [--nodes 50] [--hours 24] [--jobs 300] [--seed 1] [--repeat 3]
+    python3 benchmarks/simulation.py [--nodes 50] [--hours 24] [--jobs 300] [--seed 1] [--repeat 2]
 
 The periods are the daemon's defaults (queue every 15 s, machines every 45 s, heartbeat every 5 s). Jobs of
 one to four cores arrive all day, enough of them to keep most machines busy. The best of the repeats is
@@ -66,7 +66,7 @@ def main() -> int:
     parser.add_argument("--hours", type=float, default=24.0)
     parser.add_argument("--jobs", type=int, default=300)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--repeat", type=int, default=3)
+    parser.add_argument("--repeat", type=int, default=2)
     parser.add_argument("--profile", action="store_true", help="print where the time goes, with every read")
     args = parser.parse_args()
     logging.getLogger("elastiq").setLevel(logging.ERROR)
