@@ -185,7 +185,7 @@ def _drains(s: Situation, reserved: AbstractSet[str]) -> list[Step]:
     for node in sorted(idle, key=lambda n: (-n.idle_s, n.id)):
         if not node.may_act(s.now) or node.site not in s.sites or node.id in reserved:
             continue
-        orphaned = node.pool not in pools
+        orphaned = node.pool != "" and node.pool not in pools  # one that was found without tags says no pool
         if spare < 1 or spare_of.get(node.pool, 1) < 1 or not (orphaned or node.idle_s >= s.settings.idle_for_time_s):
             continue
         why = f"pool {node.pool} is no longer configured" if orphaned else f"idle for {node.idle_s:.0f} s"

@@ -778,3 +778,10 @@ def test_a_machine_that_was_found_is_not_ended_while_jobs_run_that_no_worker_sho
     made = plan(situation(group(waiting=0, running=running), registry=registry))
     assert [step.node.name for step in made.failed] == (["i-1", "i-2"] if ended else ["i-2"])
     assert [step.node.name for step in made.kept] == ([] if ended else ["i-1"])
+
+
+def test_a_machine_that_was_found_without_a_pool_ends_as_any_other() -> None:
+    """Its tags were refused and the state was lost: that is no configuration without its pool."""
+    assert drained(plan(situation(nodes=[idle(1, pool="", idle_s=599.0), idle(2, pool="gone", idle_s=0.0)]))) == ["i-2"]
+    made = plan(situation(nodes=[idle(1, pool="", idle_s=600.0)]))
+    assert [step.reason for step in made.drains] == ["idle for 600 s"]
