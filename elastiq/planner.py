@@ -191,7 +191,7 @@ def _drains(s: Situation, reserved: AbstractSet[str]) -> list[Step]:
         why = f"pool {node.pool} is no longer configured" if orphaned else f"idle for {node.idle_s:.0f} s"
         steps.append(Step(node, why))
         spare -= 1
-        if not orphaned:
+        if node.pool in spare_of:
             spare_of[node.pool] -= 1
     return steps
 
