@@ -242,7 +242,8 @@ class Checker(Listener):
         """Only a machine that was seen idle for long is drained, or a black hole, or one whose pool is no more."""
         settings, mode = record.settings, record.args[1]
         seen_s = self.book.workers_known(record).idle_s.get(machine.id, 0.0)
-        configured = settings.pool(self.book.pool_of(machine)) is not None
+        pool = self.book.pool_of(machine)
+        configured = not pool or settings.pool(pool) is not None
         if mode is DrainMode.IF_IDLE and configured and seen_s < settings.idle_for_time_s - SLACK_S:
             self.fail("I6", f"drain of {worker.name}, which was seen idle for {seen_s:.0f} s only")
 
