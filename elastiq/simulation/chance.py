@@ -20,6 +20,9 @@ def chance(*key: object) -> float:
 class Dice(random.Random):
     """A stream of its own for a key. Only what is defined here may be used of it."""
 
+    def __new__(cls, *key: object) -> Dice:
+        return super().__new__(cls)  # until Python 3.10 it takes one argument at most
+
     def __init__(self, *key: object) -> None:
         super().__init__(0)
         self._key = key
