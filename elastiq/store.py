@@ -119,26 +119,28 @@ class Store:
     # ------------------------------------------------------------------ inside
 
     def _open(self) -> sqlite3.Connection:
+        size = os.path.getsize(self.path) if os.path.exists(self.path) else None
+        if size == 0:
+            self.notice = f"{self.path} was empty: starting from the cloud's tags"
         if self.path != ":memory:":
-            if os.path.exists(self.path) and os.path.getsize(self.path) == 0:
-                self.notice = f"{self.path} was empty: starting from the cloud's tags"
             os.close(os.open(self.path, os.O_CREAT | os.O_RDWR, 0o600))
         self._db = db = sqlite3.connect(self.path, isolation_level=None, timeout=2.0)
         try:
-            # A launch must be on the disk before it is asked for.
-            db.execute("PRAGMA journal_mode = WAL")
-            db.execute("PRAGMA synchronous = FULL")
+            # A launch must be on the disk before it is asked for; and in the file itself, not in the log alone, for
+            # SQLite takes a damaged or missing log for an empty one.
+            db.executescript("PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA wal_autocheckpoint = 1;")
             version = db.execute("PRAGMA user_version").fetchone()[0]
             if version > VERSION:
                 raise StoreError(
                     f"{self.path}: written by a newer elastiq (schema {version}, this one knows {VERSION}): "
                     "install that version again, or move the file away"
                 )
-            if version == 0:
-                db.executescript(f"BEGIN IMMEDIATE; {_SCHEMA} PRAGMA user_version = {VERSION}; COMMIT;")
-            broken = db.execute("PRAGMA quick_check").fetchone()[0]
+            # A file that was cut within its first page is an empty database to SQLite.
+            broken = "no state" if size and not version else db.execute("PRAGMA quick_check").fetchone()[0]
             if broken != "ok":
                 raise sqlite3.DatabaseError(broken)
+            if version == 0:
+                db.executescript(f"BEGIN IMMEDIATE; {_SCHEMA} PRAGMA user_version = {VERSION}; COMMIT;")
             self._file = self._file_now()
             # A row that makes no sense must show now, not in the middle of a start.
             self.nodes(), self.intents(), self.trials()

@@ -220,12 +220,18 @@ def bad_intent(path: str) -> None:
         db.execute("INSERT INTO records VALUES ('intent', 'x', '{\"id\": 1}')")
 
 
+def cut_in_its_first_page(path: str) -> None:
+    filled(path)
+    os.truncate(path, 2000)
+
+
 CORRUPT: dict[str, Callable[[str], Any]] = {
     "NULs": lambda path: Path(path).write_bytes(b"\0" * 8192),
     "garbage": lambda path: Path(path).write_bytes(os.urandom(8192)),
     "another format": lambda path: Path(path).write_text(json.dumps({"nodes": []}) * 200),
     "torn": torn,
     "overwritten": overwritten,
+    "cut in its first page": cut_in_its_first_page,
     "half a row": half_a_row,
     "an unknown state": unknown_state,
     "an intent that is none": bad_intent,
@@ -244,6 +250,32 @@ def test_a_corrupt_file_is_put_aside_with_a_notice_and_a_new_one_is_begun(path: 
     store.close()
     again = Store(path)
     assert (len(again.nodes()), again.notice) == (1, "")
+
+
+@pytest.mark.parametrize("how", ["missing", "garbage", "a damaged page", "cut"])
+def test_a_write_ahead_log_that_was_lost_or_damaged_after_a_kill_costs_nothing(path: str, how: str) -> None:
+    """SQLite takes such a log for an empty one and says nothing: what counts must be in the file itself."""
+    pid = os.fork()
+    if pid == 0:
+        store = Store(path)
+        store.remember("cluster", "c")
+        store.journal(INTENT, [a_node(number=number) for number in range(1, 50)])
+        os._exit(0)  # as kill -9: nothing is closed
+    assert os.waitpid(pid, 0)[1] == 0
+    log = Path(f"{path}-wal")
+    assert log.exists()
+    if how == "missing":
+        log.unlink()
+        Path(f"{path}-shm").unlink()
+    elif how == "garbage":
+        log.write_bytes(os.urandom(5000))
+    elif how == "cut":
+        os.truncate(log, 100)
+    else:
+        with open(log, "r+b") as file:
+            file.write(os.urandom(200))
+    store = Store(path)
+    assert (len(store.nodes()), store.intents(), store.recall("cluster")) == (49, [INTENT], "c")
 
 
 def test_a_file_that_was_emptied_is_told(path: str) -> None:
