@@ -63,7 +63,10 @@ class _Reader:
         batch, batch_options = self._batch(elastiq["batch_plugin"])
         pools = self._pools({*CORE, batch}, substitute)
         self._check_quota(quota["min_vms"], quota["max_vms"], list(pools.values()))
-        self._check_prices([key for key in ("max_cost_per_hour", "max_cost_per_day") if quota[key]], pools)
+        if quota["max_cost_per_hour"] or quota["max_cost_per_day"] or any(pool.prices for pool in pools.values()):
+            from elastiq.prices import check_prices
+
+            check_prices(quota, pools, self.problems)
         if elastiq["log_format"] == "json" and importlib.util.find_spec("pythonjsonlogger") is None:
             self.problems.at("elastiq", "log_format", "json needs python-json-logger, install it or write text")
         self.problems.raise_any()
@@ -213,13 +216,6 @@ class _Reader:
             self._bad(entry, error.problems[0])
             return b""
 
-    def _check_prices(self, caps: list[str], pools: Mapping[str, Pool]) -> None:
-        """A cap on the cost is worth nothing where a machine has no price."""
-        for section, pool in pools.items():
-            unpriced = [flavour or "the cloud's default" for flavour in pool.flavours if pool.price(flavour) is None]
-            if caps and unpriced:
-                self.problems.at(section, "price", f"is missing for {', '.join(unpriced)}, {caps[0]} needs it; set it")
-
     def _check_quota(self, least: int, most: Optional[int], pools: list[Pool]) -> None:
         most = None if ("quota", "max_vms") in self.bad else most
         if most and least > most:
@@ -237,5 +233,7 @@ def _inherit(base: Section, own: Section, options: Iterable[Option]) -> Section:
     """A pool's section with what it inherits: a key of its own replaces also those that exclude it."""
     replaced = {other for option in options if option.name in own.entries for other in option.excludes}
     replaced |= {option.name for option in options if own.entries.keys() & option.excludes}
+    if "flavour" in own.entries and (price := base.entries.get("price")) and "=" not in price.value:
+        replaced.add("price")  # one price for all was that of other flavours
     inherited = {key: entry for key, entry in base.entries.items() if key not in replaced}
     return Section(own.name, own.line, {**inherited, **own.entries})

@@ -226,9 +226,7 @@ class Core:
     def follow_limits(self) -> None:
         """Keep a ledger while a limit of launches or cost is set."""
         s = self.settings
-        if (s.max_launches_per_hour, s.max_cost_per_hour, s.max_cost_per_day) == (None, None, None):
-            self.ledger = None
-        elif self.ledger is None:
+        if self.ledger is None and any((s.max_launches_per_hour, s.max_cost_per_hour, s.max_cost_per_day)):
             from elastiq.limits import Ledger
 
             self.ledger = Ledger(self.store.recall("ledger"), self.now(), self.wall())

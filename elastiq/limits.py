@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from typing import Any, Iterable, Optional
 
+from elastiq.interfaces import Instance
 from elastiq.nodes import Node, Registry
 from elastiq.settings import Settings
 from elastiq.situation import Allowance
@@ -32,6 +33,7 @@ class Ledger:
         self._pause_s = min(DAY_S, pause_s)
         self._seen = now
         self._stored_s = -math.inf
+        self._found: set[str] = set()
         self.entries: list[list[float]] = [list(entry) for entry in kept["entries"]]  # clock, launches, cost
 
     def is_due(self) -> bool:
@@ -55,6 +57,12 @@ class Ledger:
         """So many machines are about to be asked for."""
         self._add(count, 0.0)
         self._stored_s = -math.inf
+
+    def found(self, instances: Iterable[Instance], wall: float) -> None:
+        """Machines of ours that a lost state knew: those launched within the hour count, each once."""
+        new = {one.id for one in instances if (one.launched_at or wall) > wall - HOUR_S} - self._found
+        self._found |= new
+        self._add(len(new), 0.0)
 
     def _add(self, launches: int, cost: float) -> None:
         if not launches and not cost:

@@ -159,13 +159,14 @@ class Observer:
         if view is not None:
             if notices := reconcile.take_instances(core.registry, site, view, began, core.wall(), grace_s):
                 core.tell_once(f"listing of {site}", "; ".join(notices), logging.WARNING)
-                if core.store_is_new:
-                    core.lost_until = core.now() + grace_s
+            if core.store_is_new and (notices or {one.id for one in view.owned} - core.registry.instance_ids(site)):
+                core.lost_until = core.now() + grace_s
+                core.tell("state", "it does not know machines of ours that the cloud lists: it was lost")
+                if core.ledger:
+                    core.ledger.found(view.owned, core.wall())
             names = sorted(instance.id for instance in view.other_heads)
-            text = (
-                "instances with this cluster's name but another head node's id "
-                f"({len(names)}: {', '.join(names[:10])}): not touched; elastiqctl adopt takes them over"
-            )
+            what = f"but another head node's id ({len(names)}: {', '.join(names[:10])}): not touched"
+            text = f"instances with this cluster's name {what}; elastiqctl adopt takes them over"
             core.tell(f"other heads at {site}", text if names else "")
             for move in core.registry.moves:
                 if move.after is State.GONE and move.legal:

@@ -29,7 +29,8 @@ class Allowance:
 
     def why(self) -> str:
         """What to say when it binds."""
-        return f"{self.what} is reached ({self.used:.4g} {self.counts})" if self.counts else self.what
+        binds = "would be passed" if self.priced else "is reached"  # a cheaper machine might still be allowed
+        return f"{self.what} {binds} ({self.used:.4g} {self.counts})" if self.counts else self.what
 
 
 @dataclass(frozen=True)

@@ -31,6 +31,7 @@ ON_DEMAND = {
     "elastiq.names": "a plugin that is not built in",
     "elastiq.plugins.cloud.ec2_alikes": "a cloud that is not AWS",
     "elastiq.plugins.cloud.ec2_extras": "a refused launch",
+    "elastiq.prices": "a price or a cap on the cost",
     "elastiq.reload": "SIGHUP or elastiqctl reload",
     "elastiq.userdata": "user data",
 }

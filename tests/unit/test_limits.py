@@ -7,6 +7,7 @@ from typing import Any, Optional
 
 import pytest
 
+from elastiq.interfaces import InstanceState
 from elastiq.limits import DAY_S, ENTRY_S, HOUR_S, Ledger, hourly
 from elastiq.nodes import State
 from elastiq.planner import plan
@@ -16,7 +17,7 @@ from elastiq.store import Store
 from tests.unit.config_files import load, problems, with_ec2
 from tests.unit.fakes import Surroundings
 from tests.unit.test_planner import launched, reason
-from tests.unit.values import NOW, WALL, a_node, a_pool, a_registry, group, situation, some_settings
+from tests.unit.values import NOW, WALL, a_node, a_pool, a_registry, an_instance, group, situation, some_settings
 
 PRICED = a_pool(prices={"medium": 0.5})
 
@@ -50,9 +51,9 @@ def test_no_more_machines_are_launched_in_an_hour_than_allowed() -> None:
 
 def test_all_machines_together_cost_no_more_an_hour_than_allowed() -> None:
     settings, ledger = priced(max_cost_per_hour=2.0), a_ledger()
-    assert planned(settings, ledger, 9) == (4, "max_cost_per_hour 2 is reached (2 an hour)")
+    assert planned(settings, ledger, 9) == (4, "max_cost_per_hour 2 would be passed (2 an hour)")
     assert planned(settings, ledger, 9, machines=3)[0] == 1
-    assert planned(settings, ledger, 9, machines=7) == (0, "max_cost_per_hour 2 is reached (3.5 an hour)")
+    assert planned(settings, ledger, 9, machines=7) == (0, "max_cost_per_hour 2 would be passed (3.5 an hour)")
 
 
 def test_a_price_that_does_not_divide_the_cap_is_no_reason_to_pass_it() -> None:
@@ -69,7 +70,7 @@ def test_a_day_costs_no_more_than_allowed_when_another_hour_of_all_machines_is_p
     ledger.allowances(settings, nodes, NOW + 2 * HOUR_S)  # two machines for two hours: 2.0
     launches, why = planned(settings, ledger, 9, machines=2, now=NOW + 2 * HOUR_S)
     assert launches == 2
-    assert why == "max_cost_per_day 4 is reached (4 in the last 24 hours and the next one)"
+    assert why == "max_cost_per_day 4 would be passed (4 in the last 24 hours and the next one)"
     assert planned(settings, ledger, 9, now=NOW + 2 * HOUR_S + DAY_S + ENTRY_S)[0] == 8
 
 
@@ -186,6 +187,9 @@ def test_prices_are_one_for_all_or_one_for_each_flavour(tmp_path: Path) -> None:
         ("flavour = a, b\nprice = a=1", "price: is missing for b, max_cost_per_day needs it; set it"),
         ("flavour = a", "price: is missing for a, max_cost_per_day needs it; set it"),
         ("", "price: is missing for the cloud's default, max_cost_per_day needs it; set it"),
+        ("flavour = a\nprice = 31", "price: is above max_cost_per_day, which is 30: no machine could ever be launched"),
+        ("flavour = a\nprice = a=1, aa=2", "price: names aa, which is no pool's flavour, write one that is"),
+        ("flavour = a\nprice = 1\n[ec2:gpu]\nflavour = g", "price: is missing for g, max_cost_per_day needs it"),
         ("price = cheap", "price: has no number for `*`, write a price or flavour=price, flavour=price"),
         ("price = a=-1", "price: has no number for `a`, write a price or flavour=price, flavour=price"),
     ],
@@ -202,3 +206,22 @@ def test_a_store_is_read_by_who_uses_it(tmp_path: Path) -> None:
     ledger.launched(3)
     store.remember("ledger", ledger.stored(WALL))
     assert store.recall("ledger") == {"clock_s": 0.0, "wall": WALL, "monotonic": NOW, "entries": [[0.0, 3, 0.0]]}
+
+
+def test_one_price_for_all_is_inherited_only_with_its_flavours(tmp_path: Path) -> None:
+    lines = "flavour = a\nprice = 1\n[ec2:same]\nmax_vms = 2\n[ec2:other]\nflavour = b\n"
+    pools = load(tmp_path, with_ec2(lines)).settings.pools
+    assert [pool.price(pool.flavours[0]) for pool in pools] == [1.0, 1.0, None]
+    lines = "flavour = a, b\nprice = a=1, b=2\n[ec2:other]\nflavour = b\n"
+    assert load(tmp_path, with_ec2(lines)).settings.pools[1].price("b") == 2.0
+
+
+def test_after_a_lost_state_the_launches_of_listed_machines_count_each_once() -> None:
+    settings, ledger = priced(max_launches_per_hour=5), a_ledger()
+    ended = an_instance("i-1", InstanceState.TERMINATED, launched_at=WALL - 60.0)
+    old = an_instance("i-2", launched_at=WALL - HOUR_S - 1.0)
+    unknown = an_instance("i-3", launched_at=None)
+    for _ in range(2):
+        ledger.found((ended, old, unknown), WALL)
+    (allowance,) = ledger.allowances(settings, a_registry(), NOW)
+    assert (allowance.used, allowance.left) == (2, 3)

@@ -270,6 +270,19 @@ def test_machines_of_ours_that_a_new_store_does_not_know_show_that_it_was_lost(t
     assert "the state was lost" in rig.observer.no_launch()
 
 
+def test_machines_that_have_ended_show_it_too(tmp_path: Any) -> None:
+    rig = Rig(store_path=str(tmp_path / "store"), max_launches_per_hour=3)
+    rig.core.restore()
+    ended = an_instance("i-7", InstanceState.TERMINATED, launched_at=rig.clock.time() - 60.0)
+    rig.cloud.script.answers["instances"] = Instances((ended,))
+    rig.read(*WHOLE)
+    assert "the state was lost" in rig.observer.no_launch()
+    assert "it was lost" in rig.core.notices["state"]
+    assert rig.core.ledger is not None
+    (allowance,) = rig.core.ledger.allowances(rig.settings, rig.core.registry, rig.now())
+    assert allowance.used == 1
+
+
 def test_a_machine_that_another_one_launched_is_no_sign_of_that(tmp_path: Any) -> None:
     """After an adoption, say: this store has been in use."""
     path = str(tmp_path / "store")
