@@ -86,7 +86,7 @@ class Node:
     # what only this run knows
     instance: Optional[Instance] = field(default=None, compare=False)
     seen: Optional[Worker] = field(default=None, compare=False)
-    starts_per_h: float = field(default=0.0, compare=False)  # jobs that started on it, smoothed
+    starts_per_h: float = field(default=0.0, compare=False)  # jobs that started on it, for each core, smoothed
     room_s: float = field(default=0.0, compare=False)  # for how long its free room has not shrunk
     unlisted: int = field(default=0, compare=False)  # complete listings in a row without it
     listed_by: float = field(default=0.0, compare=False)  # monotonic: until then a listing may lack it

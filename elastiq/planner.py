@@ -18,8 +18,8 @@ from elastiq.packing import Held, Room, RoomClass, Vector, jobs_held, need, vect
 from elastiq.situation import Allowance, Launch, Plan, Situation, Step, Verdict, group_name
 
 PEERS = 3  # with fewer machines, none can be said to be unlike the others
-# One start each 20 s over some ten minutes, and so many times as often as on the usual machine.
-BLACK_HOLE_STARTS_PER_H = 180.0
+# On each core a start every 10 s, averaged over some ten minutes, and so many times as often as on the usual machine.
+BLACK_HOLE_STARTS_PER_H = 360.0
 BLACK_HOLE_TIMES = 20.0
 UNSEEN_JOBS = "found in the cloud, and more jobs run than on all workers that are seen: kept, it may have some"
 REPLACEMENT = "a black hole's replacement, one an hour,"
@@ -212,7 +212,7 @@ def _black_holes(s: Situation) -> list[Step]:
         for node in nodes if len(nodes) >= PEERS else ():
             if node.starts_per_h >= max(BLACK_HOLE_STARTS_PER_H, BLACK_HOLE_TIMES * usual) or node.condemned:
                 if node.may_act(s.now) and node.site in s.sites:
-                    why = f"black hole: {node.starts_per_h:.0f} jobs an hour start on it, on its peers {usual:.0f}"
+                    why = f"black hole: {node.starts_per_h:.0f} jobs an hour start on a core, {usual:.0f} on its peers'"
                     steps.append(Step(node, node.condemned or why, for_good=True))
     return steps
 

@@ -211,7 +211,7 @@ def _seen(registry: Registry, node: Node, worker: Worker, observed_s: float, wal
         node.idle_s = 0.0
     if observed_s and node.job_starts is not None and worker.job_starts is not None:
         recent = 1 - math.exp(-observed_s / PACE_S)
-        starts_per_h = max(0, worker.job_starts - node.job_starts) * 3600.0 / observed_s
+        starts_per_h = max(0, worker.job_starts - node.job_starts) * 3600.0 / observed_s / (worker.total.cpus or 1.0)
         node.starts_per_h += recent * (starts_per_h - node.starts_per_h)
     node.seen, node.worker, node.jobs, node.job_starts = worker, worker.name, worker.jobs, worker.job_starts
     node.lost_s = 0.0

@@ -35,13 +35,13 @@ PEERS = (busy(1, 4.0), busy(2, 6.0), busy(3, 5.0))
 
 
 def test_a_machine_far_faster_than_its_peers_is_drained_and_the_reason_says_how_fast() -> None:
-    assert drains(*PEERS, busy(4, 700.0)) == {"i-4": "black hole: 700 jobs an hour start on it, on its peers 5"}
+    assert drains(*PEERS, busy(4, 700.0)) == {"i-4": "black hole: 700 jobs an hour start on a core, 5 on its peers'"}
 
 
 @pytest.mark.parametrize(
     "nodes",
     [
-        (*PEERS, busy(4, 170.0)),  # a start each 21 s may well be work
+        (*PEERS, busy(4, 350.0)),  # a start each 10 s may well be work
         (busy(1, 60.0), busy(2, 60.0), busy(3, 700.0)),  # short jobs everywhere
         (busy(1, 700.0), busy(2, 700.0), busy(3, 700.0)),
         (busy(1, 5.0), busy(2, 700.0)),  # which of two is the odd one?
@@ -82,13 +82,13 @@ def paced(per_read: int, reads: int, every_s: float = 45.0) -> float:
 
 
 def test_the_pace_is_that_of_the_last_minutes() -> None:
-    assert paced(per_read=5, reads=200) == pytest.approx(400.0, rel=0.01)
-    assert paced(per_read=5, reads=2) < 40.0  # one burst is not yet a pace
+    assert paced(per_read=20, reads=200) == pytest.approx(400.0, rel=0.01), "on each of four cores"
+    assert paced(per_read=20, reads=2) < 40.0  # one burst is not yet a pace
     assert paced(per_read=0, reads=200) == 0.0
 
 
 def test_the_pace_does_not_depend_on_how_often_it_is_looked_at() -> None:
-    assert paced(1, 201, every_s=9.0) == pytest.approx(paced(5, 41, every_s=45.0), rel=0.02)
+    assert paced(4, 201, every_s=9.0) == pytest.approx(paced(20, 41, every_s=45.0), rel=0.02)
 
 
 def test_a_worker_that_begins_anew_or_says_nothing_has_no_pace() -> None:
@@ -110,7 +110,7 @@ def test_what_was_not_observed_is_no_pace() -> None:
 # --------------------------------------------------------------------------- the drain
 
 
-REASON = "black hole: 700 jobs an hour start on it, on its peers 5"
+REASON = "black hole: 700 jobs an hour start on a core, 5 on its peers'"
 
 
 def condemned(**changed: Any) -> tuple[Rig, Node]:
