@@ -20,10 +20,12 @@ from typing import Iterable, Iterator, Optional, Sequence
 
 from elastiq.simulation import corpus
 from elastiq.simulation.crew import Finished, work_off
+from elastiq.simulation.drawing import PROFILES
 from elastiq.simulation.scenario import generate
 from elastiq.simulation.shrink import explain, shrink, tell
 from elastiq.simulation.trial import Report, run
 
+EXIT_INTERRUPTED = 130
 LIMIT_S = 120.0  # of real time for one scenario, which takes well under a second
 TOLD_EVERY_S = 10.0
 
@@ -99,22 +101,41 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     parser = argparse.ArgumentParser(prog="python3 -m elastiq.simulation.search", description=__doc__.splitlines()[0])
     parser.add_argument("--seed", type=int, help="play this one only, and tell what happened")
     parser.add_argument("--keep", help="with --seed: only these of its happenings, as 0,4,17 (or none)")
-    parser.add_argument("--seeds", type=int, default=2000, help="how many (2000)")
+    parser.add_argument("--seeds", type=_count, default=2000, help="how many (2000)")
     parser.add_argument("--from", type=int, default=0, dest="first", help="the first (0)")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes (one for each core)")
-    parser.add_argument("--profile", default="mixed", help="what kind of scenarios (mixed)")
-    parser.add_argument("--stop-after", type=int, default=10, help="so many violations (10)")
+    parser.add_argument("--jobs", type=_count, default=os.cpu_count() or 1, help="processes (one for each core)")
+    parser.add_argument("--profile", default="mixed", choices=("mixed", *PROFILES), help="a kind of scenarios (mixed)")
+    parser.add_argument("--stop-after", type=_count, default=10, help="so many violations (10)")
     parser.add_argument("--corpus", type=Path, help="with --seed: shrink it, and keep it in this file")
     parser.add_argument("--no-shrink", action="store_true", help="do not look for the shortest lists of happenings")
     asked = parser.parse_args(arguments)
-    return _one(asked) if asked.seed is not None else _many(asked)
+    if asked.seed is None:
+        return _many(asked)
+    places = range(len(generate(asked.seed, asked.profile).happenings))
+    try:
+        asked.keep = _places(asked.keep, places)
+    except ValueError:
+        parser.error(f"--keep: {asked.keep} is not none, nor places from 0 to {len(places) - 1}, as 0,4,17")
+    return _one(asked)
+
+
+def _count(text: str) -> int:
+    if not text.isdigit() or not int(text):
+        raise argparse.ArgumentTypeError(f"{text} is no whole number above 0")
+    return int(text)
+
+
+def _places(text: Optional[str], known: range) -> Optional[list[int]]:
+    """Those that are named, None for all. Raises ValueError where one is none."""
+    places = [] if text in (None, "none") else [int(place) for place in str(text).split(",")]
+    if not {*places} <= {*known}:
+        raise ValueError(text)
+    return None if text is None else places
 
 
 def _one(asked: argparse.Namespace) -> int:
     scenario = generate(asked.seed, asked.profile)
-    keep = None
-    if asked.keep is not None:
-        keep = [int(place) for place in asked.keep.split(",")] if asked.keep != "none" else []
+    keep: Optional[list[int]] = asked.keep
     report = run(scenario, keep)
     if asked.corpus is not None and report.violations:
         keep = keep if keep is not None else list(shrink(scenario, report.invariant))
@@ -128,7 +149,7 @@ def _one(asked: argparse.Namespace) -> int:
 
 
 def _many(asked: argparse.Namespace) -> int:
-    summary, told = Summary(), time.monotonic()
+    summary, told, stopped = Summary(), time.monotonic(), False
     seeds = range(asked.first, asked.first + asked.seeds)
     results = search(seeds, asked.profile, asked.jobs)
     try:
@@ -144,16 +165,16 @@ def _many(asked: argparse.Namespace) -> int:
             if len(summary.failed) >= asked.stop_after:
                 break
     except KeyboardInterrupt:
-        print("stopped", flush=True)
+        stopped = True
     finally:
         results.close()  # type: ignore[attr-defined]
-    print("\n" + summary.text())
+    print("\n" + ("stopped: " if stopped else "") + summary.text())
     if summary.failed and not asked.no_shrink:
         seed, what = summary.failed[0]
         report = play(asked.profile, seed) if not what.startswith(("took", "its")) else None
         if report is not None and report.violations:
             print("\n" + explain(generate(seed, asked.profile), report))
-    return 1 if summary.failed else 0
+    return 1 if summary.failed else EXIT_INTERRUPTED if stopped else 0
 
 
 if __name__ == "__main__":

@@ -38,6 +38,8 @@ def main() -> int:
     names = [mutant.name for mutant in MUTANTS if asked.only in mutant.name]
     before = dict(recorded())
     kept = {name: corpus.to_json(scenario) for name, scenario in before.items()}
+    if not names:
+        parser.error(f"--only: no mutant's name has {asked.only!r} in it")
     seeds = range(asked.first, asked.first + asked.seeds)
     work = partial(task, seeds, asked.limit, {} if asked.anew else before)
     survivors = 0
