@@ -160,7 +160,7 @@ class Observer:
             if notices := reconcile.take_instances(core.registry, site, view, began, core.wall(), grace_s):
                 core.tell_once(f"listing of {site}", "; ".join(notices), logging.WARNING)
             if core.store_is_new and (notices or {one.id for one in view.owned} - core.registry.instance_ids(site)):
-                core.lost_until = core.now() + grace_s
+                core.lost_until, core.store_is_new = core.now() + grace_s, False
                 core.tell("state", "it does not know machines of ours that the cloud lists: it was lost")
                 if core.ledger:
                     core.ledger.found(view.owned, core.wall())

@@ -281,6 +281,9 @@ def test_machines_that_have_ended_show_it_too(tmp_path: Any) -> None:
     assert rig.core.ledger is not None
     (allowance,) = rig.core.ledger.allowances(rig.settings, rig.core.registry, rig.now())
     assert allowance.used == 1
+    rig.clock.wait(rig.settings.intent_settle_s)
+    rig.read(*WHOLE)
+    assert rig.observer.no_launch() == "", "although the cloud may list what has ended for hours"
 
 
 def test_a_machine_that_another_one_launched_is_no_sign_of_that(tmp_path: Any) -> None:
