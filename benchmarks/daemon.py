@@ -44,6 +44,7 @@ aws_access_key_id = A
 aws_secret_access_key = S
 image_id = ami-12345678
 flavour = c5.xlarge
+dialect = aws
 """
 
 # The daemon in the main thread; a second one reads the figures and ends it as systemd would.
