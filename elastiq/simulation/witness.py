@@ -132,7 +132,7 @@ class Witness:
 
         try:
             return faults.apply(call, watched, delay_answer)
-        except Exception:
+        except Exception:  # only to write down that it failed: it goes on to whoever called
             self.listener.failed(record)
             raise
 
