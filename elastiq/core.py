@@ -211,17 +211,11 @@ class Core:
             self.lost_until = self.now() + self.settings.intent_settle_s
 
     def follow_sites(self) -> None:
-        """A site's name ends in ``#account``: when only that has changed, as with a new access key, the
-        machines are still there and their nodes go along."""
-        for node in [node for node in self.registry if node.site not in self.clouds]:
-            endpoint = node.site.partition("#")[0]
-            same = [site for site in self.clouds if site.partition("#")[0] == endpoint]
-            pool = self.settings.pool(node.pool)
-            if pool is not None and pool.site in same:
-                same = [pool.site]
-            if len(same) == 1:
-                node.site = same[0]
-                self.registry.touched[node.id] = node
+        """Look after the nodes whose site is not configured, as after a change of the access key."""
+        if any(node.site not in self.clouds for node in self.registry):
+            from elastiq.sites import follow
+
+            follow(self.registry, self.settings, self.clouds)
 
     def follow_limits(self) -> None:
         """Keep a ledger while a limit of launches or cost is set."""

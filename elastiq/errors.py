@@ -57,3 +57,7 @@ class TransientError(LaunchError):
 
 class UnsupportedError(SourceError):
     """This system cannot do what was asked."""
+
+
+class StoreError(Exception):
+    """The state file cannot be read or written. One line, with the path."""

@@ -14,6 +14,7 @@ from elastiq.interfaces import AuthError, CapacityError, ConfigurationError, Off
 LONGEST_S = 600.0
 BOOTS_BEFORE_BREAK = 3
 REPLACED_EVERY_S = 3600.0
+BLACK_HOLE_STARTS_PER_H = 360.0  # on each core a start every 10 s, averaged over some ten minutes
 
 # error -> (what it holds back, first wait in seconds)
 SCOPES: Mapping[type[BaseException], tuple[str, float]] = {

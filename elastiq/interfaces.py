@@ -10,11 +10,16 @@ from __future__ import annotations
 
 import enum
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar, Mapping, Optional, Sequence
 
 from elastiq.errors import *  # noqa: F403 - how each may fail is part of the contracts
 from elastiq.errors import UnsupportedError
+from elastiq.offers import Intent as Intent
+from elastiq.offers import Offer as Offer
+from elastiq.offers import Owner as Owner
+from elastiq.offers import Pool as Pool
+from elastiq.offers import Terms as Terms
 from elastiq.options import Option
 from elastiq.resources import Resources as Resources
 from elastiq.resources import request_fits as request_fits
@@ -41,6 +46,8 @@ class JobGroup:
     ``key`` is the same in every read for the same shape. ``running`` is how many jobs of this
     shape run now, None where the system cannot say. ``not_eligible`` says why no worker could
     ever run them as they are (held jobs and the like are best left out); empty when some could.
+    ``pools`` are the only ones that the jobs may go to, as they say themselves; empty: any. Each job
+    needs ``nodes`` machines at once, with the request on each of them.
     """
 
     key: str
@@ -50,6 +57,8 @@ class JobGroup:
     requirements: str = ""
     sample_job: str = ""
     not_eligible: str = ""
+    pools: tuple[str, ...] = ()
+    nodes: int = 1
 
 
 @dataclass(frozen=True)
@@ -81,7 +90,8 @@ class Worker:
 
     ``name`` is lower-case and unique; ``addresses`` are all its IP addresses as text;
     ``jobs`` counts the claims; ``job_starts`` only grows while the worker lives (None: not said);
-    ``drained_by`` is what the one who began the drain left as the reason.
+    ``drained_by`` is what the one who began the drain left as the reason; ``notice`` says why its
+    machine is about to be taken away (a spot interruption), as the worker itself was told.
     """
 
     name: str
@@ -95,6 +105,7 @@ class Worker:
     drained_by: Optional[str] = None
     started_at: Optional[float] = None  # wall time of its daemon's start: before the launch = a stale ad
     detail: str = ""
+    notice: str = ""
 
     @property
     def runs_something(self) -> bool:
@@ -144,6 +155,18 @@ class DrainAnswer:
     detail: str = ""
 
 
+@dataclass(frozen=True)
+class Machine:
+    """A would-be worker: an empty machine of a pool and flavour. ``portrait`` is what `BatchSystem.portrait`
+    said of the last such worker that joined, empty where none did; ``worker_ad`` are the pool's own lines."""
+
+    pool: str
+    flavour: str
+    resources: Resources
+    portrait: str = ""
+    worker_ad: tuple[str, ...] = ()
+
+
 class BatchSystem(ABC):
     """A batch queue and its workers. Methods may block up to ``call_deadline_s`` and raise `SourceError`."""
 
@@ -151,6 +174,7 @@ class BatchSystem(ABC):
     OPTIONS: ClassVar[tuple[Option, ...]] = ()
 
     can_drain: bool = True
+    can_match: bool = False  # `match` knows more than `fits`
     call_deadline_s: float = 60.0
 
     @classmethod
@@ -191,83 +215,28 @@ class BatchSystem(ABC):
         """Whether one job of the group could run on an empty machine, and if not, why. Pure."""
         return request_fits(group.request, machine)
 
+    def match(
+        self, groups: Sequence[JobGroup], machines: Sequence[Machine]
+    ) -> Mapping[tuple[str, Machine], str]:
+        """For each pair of a group's key and a machine: empty if one job of it would run there, else why
+        not. Asked only where ``can_match``."""
+        raise UnsupportedError("this batch system cannot match jobs with machines")
+
+    def portrait(self, worker: str) -> str:
+        """What `match` may want to know of future workers like this one, as text to be kept; empty for nothing."""
+        return ""
+
+    def find_job(self, job: str) -> tuple[str, str]:
+        """The key of a job's group, and in words how the job itself stands; the key is empty where it waits
+        for no machine. Raises `SourceError`, also for a job that is not there."""
+        raise UnsupportedError("this batch system cannot look up a single job")
+
     def checks(self) -> tuple[Check, ...]:
         """Look for what would go wrong later; only reads."""
         return ()
 
 
 # --------------------------------------------------------------------------- cloud
-
-
-@dataclass(frozen=True)
-class Owner:
-    """Who we are: `cluster` is the configured name, `head` the keyed hash that names this head node.
-
-    ``addresses`` and ``instance_id`` are the head node's own, so that it never touches itself.
-    """
-
-    cluster: str
-    head: str
-    addresses: frozenset[str] = frozenset()
-    instance_id: Optional[str] = None
-
-    @property
-    def mark(self) -> str:
-        """The part of it by which what is ours is known."""
-        return self.head[:16]
-
-    @property
-    def token_prefix(self) -> str:
-        """Every ClientToken of ours begins with this (EC2 allows 64 ASCII characters)."""
-        return f"elastiq-{self.mark}-"
-
-
-@dataclass(frozen=True)
-class Pool:
-    """One kind of machine at one site. ``options`` are the cloud plugin's own typed values."""
-
-    name: str
-    site: str
-    flavours: tuple[str, ...]
-    networks: tuple[str, ...] = ("",)
-    capacity: Resources = Resources()
-    min_vms: int = 0
-    max_vms: Optional[int] = None  # None: only the cluster's limit
-    options: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
-    fingerprint: str = ""  # changes with anything that could change which jobs its machines run
-    kind: str = ""  # of the cloud: which plugin serves its site
-    prices: Mapping[str, float] = field(default_factory=dict, compare=False)  # per machine and hour; "*": all others
-
-    def price(self, flavour: str) -> Optional[float]:
-        """What a machine of the flavour costs an hour, in the administrator's currency; None if it is not known."""
-        return self.prices.get(flavour, self.prices.get("*"))
-
-    def offers(self) -> tuple[Offer, ...]:
-        """Every launchable choice, in the order of preference."""
-        return tuple(Offer(self.name, flavour, network) for flavour in self.flavours for network in self.networks)
-
-
-@dataclass(frozen=True, order=True)
-class Offer:
-    """One launchable choice of a pool. An empty flavour or network leaves it to the cloud."""
-
-    pool: str
-    flavour: str
-    network: str = ""
-
-    def __str__(self) -> str:
-        return "/".join(part for part in (self.pool, self.flavour, self.network) if part)
-
-
-@dataclass(frozen=True)
-class Intent:
-    """A launch that is about to be asked for; journalled before the call is made."""
-
-    id: str
-    token: str
-    offer: Offer
-    count: int
-    created_at: float  # wall time
 
 
 class InstanceState(enum.Enum):
@@ -297,6 +266,8 @@ class Instance:
     token: str = ""
     state_detail: str = ""  # the cloud's own word and reason
     head: str = ""  # the head node in its tags
+    notice: str = ""  # why the cloud is about to take it away
+    image: str = ""
 
 
 @dataclass(frozen=True)
@@ -333,6 +304,7 @@ class CloudCapabilities:
     tags: bool = True
     find: bool = True
     instance_problems: bool = True
+    stop: bool = False  # `stop` and `start` are there
 
 
 class Cloud(ABC):
@@ -381,6 +353,19 @@ class Cloud(ABC):
     @abstractmethod
     def terminate(self, ids: Sequence[str]) -> Mapping[str, EndAnswer]:
         """End instances for good; one answer for each id. One bad id does not spoil the others."""
+
+    def stop(self, ids: Sequence[str]) -> Mapping[str, EndAnswer]:
+        """Stop instances; they keep their ids. Answers as `terminate` does."""
+        raise UnsupportedError("this cloud cannot stop instances")
+
+    def start(self, ids: Sequence[str]) -> Mapping[str, EndAnswer]:
+        """Start stopped instances. ENDING means that the cloud took the request. Raises `LaunchError` like a launch."""
+        raise UnsupportedError("this cloud cannot start instances")
+
+    def flavours(self, names: Sequence[str]) -> Mapping[str, Resources]:
+        """What machines of these flavours have by the cloud's own catalogue; those that it does not tell of are left
+        out."""
+        return {}
 
     def problems(self, ids: Sequence[str]) -> Mapping[str, str]:
         """Which of these instances the cloud calls impaired, with its reason."""

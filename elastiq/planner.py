@@ -12,15 +12,12 @@ from typing import AbstractSet, Optional, Sequence
 
 from elastiq.broker import Orders, capacity
 from elastiq.demand import Standing
+from elastiq.health import BLACK_HOLE_STARTS_PER_H
 from elastiq.interfaces import JobGroup, Resources, Worker, WorkerState
 from elastiq.nodes import AT_BOOT, CAPACITY, IN_SERVICE, JOINED, Node, State
 from elastiq.packing import Held, Room, RoomClass, Vector, jobs_held, need, vector
 from elastiq.situation import Allowance, Launch, Plan, Situation, Step, Verdict, group_name
 
-PEERS = 3  # with fewer machines, none can be said to be unlike the others
-# On each core a start every 10 s, averaged over some ten minutes, and so many times as often as on the usual machine.
-BLACK_HOLE_STARTS_PER_H = 360.0
-BLACK_HOLE_TIMES = 20.0
 UNSEEN_JOBS = "found in the cloud, and more jobs run than on all workers that are seen: kept, it may have some"
 REPLACEMENT = "a black hole's replacement, one an hour,"
 
@@ -37,7 +34,10 @@ def plan(s: Situation) -> Plan:
     unused = _unused(s)
     on_trial = frozenset(node.id for machines in unused.values() for node, _ in machines)
     drains = _drains(s, room.reserved | on_trial) if not s.no_end else []
-    drains += [step for step in _black_holes(s) if step.node not in [one.node for one in drains]]
+    if not s.no_end and any(n.starts_per_h >= BLACK_HOLE_STARTS_PER_H or n.condemned for n in s.registry):
+        from elastiq.black_holes import black_holes  # rare
+
+        drains += [step for step in black_holes(s) if step.node not in [one.node for one in drains]]
     failed, kept, ends = _useless(s)
     found_out = {key: (_machine_name(s, found[0][0].id), _long_free(s, found)) for key, found in unused.items()}
     made = Plan(orders.merged(), tuple(drains), failed, ends, kept, verdicts, unused=found_out)
@@ -193,27 +193,6 @@ def _drains(s: Situation, reserved: AbstractSet[str]) -> list[Step]:
         spare -= 1
         if node.pool in spare_of:
             spare_of[node.pool] -= 1
-    return steps
-
-
-def _black_holes(s: Situation) -> list[Step]:
-    """Machines on which jobs start far more often than on their peers: they end at once there, or are
-    claimed and lost. To be drained for good, without an eviction."""
-    steps: list[Step] = []
-    if s.no_end or not any(n.starts_per_h >= BLACK_HOLE_STARTS_PER_H or n.condemned for n in s.registry):
-        return steps
-    by_pool: dict[str, list[Node]] = {}
-    for node in s.registry:
-        if node.state in IN_SERVICE and node.worker and node.was_busy:
-            by_pool.setdefault(node.pool, []).append(node)
-    for nodes in by_pool.values():
-        paces = sorted(node.starts_per_h for node in nodes)
-        usual = paces[(len(paces) - 1) // 2]  # of machines as of all others, half are slower
-        for node in nodes if len(nodes) >= PEERS else ():
-            if node.starts_per_h >= max(BLACK_HOLE_STARTS_PER_H, BLACK_HOLE_TIMES * usual) or node.condemned:
-                if node.may_act(s.now) and node.site in s.sites:
-                    why = f"black hole: {node.starts_per_h:.0f} jobs an hour start on a core, {usual:.0f} on its peers'"
-                    steps.append(Step(node, node.condemned or why, for_good=True))
     return steps
 
 

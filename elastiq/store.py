@@ -15,6 +15,7 @@ from dataclasses import asdict
 from typing import Any, Iterable, Iterator, Optional, Sequence
 
 from elastiq.demand import Standing, Trial
+from elastiq.errors import StoreError as StoreError
 from elastiq.interfaces import Intent, Offer, Resources
 from elastiq.nodes import Node, State
 
@@ -41,10 +42,6 @@ _KEPT = (
 Line = tuple[float, str, str, str, str]
 
 
-class StoreError(Exception):
-    """The store cannot be read or written. One line, with the path."""
-
-
 class Store:
     """The state file. ``notice`` says what a person should know of its opening, else empty."""
 
@@ -57,7 +54,10 @@ class Store:
         except sqlite3.OperationalError as exc:
             raise StoreError(f"{path}: {exc}: check the state directory's rights and its free space") from exc
         except sqlite3.DatabaseError as exc:
-            self._db = self._open_anew(exc)
+            from elastiq.torn import open_anew
+
+            self._db = open_anew(path, exc, self._open)
+            self.notice = f"{path} was corrupt ({exc}): kept as {path}.corrupt; starting from the cloud's tags"
 
     def close(self) -> None:
         self._db.close()
@@ -150,19 +150,6 @@ class Store:
                 raise sqlite3.DatabaseError(f"a row makes no sense: {exc!r}") from exc
             raise
         return db
-
-    def _open_anew(self, why: sqlite3.DatabaseError) -> sqlite3.Connection:
-        """A torn file is kept aside; what is ours is found again by the cloud's tags."""
-        aside = f"{self.path}.corrupt"
-        try:
-            os.replace(self.path, aside)
-            for suffix in ("-wal", "-shm"):
-                with contextlib.suppress(FileNotFoundError):
-                    os.remove(self.path + suffix)
-            self.notice = f"{self.path} was corrupt ({why}): moved to {aside}; starting from the cloud's tags"
-            return self._open()
-        except (OSError, sqlite3.Error) as exc:
-            raise StoreError(f"{self.path} is corrupt and cannot be replaced: {exc}") from exc
 
     def _file_now(self) -> Optional[tuple[int, int]]:
         """What the path leads to: SQLite itself would go on writing into a file that nobody finds again."""

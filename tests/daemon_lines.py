@@ -22,6 +22,7 @@ LIMIT = 5000
 # Imported in a function, and by few daemons: a key asks for it, as for a plugin, or an event that most never see.
 ON_DEMAND = {
     "elastiq.adoption": "elastiqctl adopt",
+    "elastiq.black_holes": "a machine that may be one",
     "elastiq.complaints": "an unknown key or section, or no cluster_name",
     "elastiq.headid": "a machine without an id",
     "elastiq.holder": "another elastiq that has the same directories or cluster",
@@ -31,8 +32,11 @@ ON_DEMAND = {
     "elastiq.names": "a plugin that is not built in",
     "elastiq.plugins.cloud.ec2_alikes": "a cloud that is not AWS",
     "elastiq.plugins.cloud.ec2_extras": "a refused launch",
+    "elastiq.plugins.cloud.ec2_telling": "a call that failed",
     "elastiq.prices": "a price or a cap on the cost",
     "elastiq.reload": "SIGHUP or elastiqctl reload",
+    "elastiq.sites": "a node at a site that is not configured",
+    "elastiq.torn": "a state file that is corrupt",
     "elastiq.userdata": "user data",
 }
 ENTRIES = ("elastiq.service", "elastiq.plugins.batch.htcondor", "elastiq.plugins.cloud.ec2")

@@ -17,9 +17,10 @@ from typing import Any, Callable, Optional
 from elastiq.daemon import Daemon
 from elastiq.demand import Standing
 from elastiq.executor import Outcome
+from elastiq.health import BLACK_HOLE_STARTS_PER_H
 from elastiq.interfaces import JobGroup
 from elastiq.nodes import IN_SERVICE, State
-from elastiq.planner import BLACK_HOLE_STARTS_PER_H, Plan
+from elastiq.planner import Plan
 from elastiq.simulation.executor import VirtualExecutor
 from elastiq.simulation.world import World
 from elastiq.threads import Call

@@ -8,7 +8,6 @@ imported: its exceptions are told by name.
 
 from __future__ import annotations
 
-import html
 import re
 import time
 from configparser import ConfigParser
@@ -16,14 +15,13 @@ from contextlib import suppress
 from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Collection, Mapping, Optional
-from urllib.parse import unquote
 
 from elastiq import interfaces
 
-_TABLE = ConfigParser(interpolation=None, delimiters=("=",))
-_TABLE.read_string(Path(__file__).with_name("ec2_codes.ini").read_text("utf-8"))
+TABLE = ConfigParser(interpolation=None, delimiters=("=",))
+TABLE.read_string(Path(__file__).with_name("ec2_codes.ini").read_text("utf-8"))
 _KIND_OF: dict[str, type[interfaces.LaunchError]] = {
-    code: getattr(interfaces, name) for name in _TABLE if "Error" in name for code in _TABLE[name]["codes"].split()
+    code: getattr(interfaces, name) for name in TABLE if "Error" in name for code in TABLE[name]["codes"].split()
 }
 # the certificate is not trusted or for another name, ca_bundle is none, or there is no TLS at all
 _NO_TRUST = "CERTIFICATE_VERIFY|doesn't match|NO_CERTIFICATE|No such file|WRONG_VERSION"
@@ -57,12 +55,7 @@ _NEVER_LEFT = re.compile(  # what botocore says of a request that did not reach 
 )
 ECHO = "MinCount"  # in a message that quotes the whole request: it names every parameter and is about none
 PROXY_SAYS = ("407", "ProxyConnectionError")
-_LONGEST = 4000  # what is looked at of a cloud's words
-_WINDOW = 12  # so many letters and digits in a row, as in a secret, are taken for a part of it
-_HIDDEN = re.compile(  # what is encoded (user data, a key), the user of a URL, what is named a secret
-    r"(?i)[a-z0-9+/=]{40,}|(?<=//)\S{1,200}(?=@)|(?<=failed to parse: ).+|(user_?data|authorization|x-amz-[\w-]+|"
-    r"signature|credential|(security|session)_?token)[\"']?\s*[=:>]\s*((basic|bearer|aws4?[\w-]*)\s+)?[^&\s<,]+"
-)
+LONGEST = 4000  # what is looked at of a cloud's words
 
 
 class Fault(Exception):
@@ -71,7 +64,7 @@ class Fault(Exception):
     def __init__(self, operation: str, code: str, message: str, status: int = 0, sent: bool = True) -> None:
         super().__init__(f"{operation}: {code}")  # the message may hold secrets: `told` takes them out
         self.operation = "".join(part[:1].upper() + part[1:] for part in operation.split("_"))
-        self.message, self.status, self.sent = message[:_LONGEST], status, sent
+        self.message, self.status, self.sent = message[:LONGEST], status, sent
         self.code = code if len(code) <= 100 else "Unknown"
 
     @classmethod
@@ -124,44 +117,10 @@ def _clock(headers: Mapping[str, str]) -> str:
     return ""
 
 
-def _plain(text: str) -> str:
-    """Without the encodings of URLs, XML and JSON."""
-    for _ in range(3):  # an answer may quote a quotation
-        text = re.sub(r"\\+(u00..|x..|[nrt])", " ", html.unescape(unquote(text)))
-    return text
-
-
-def _without(secrets: Collection[Optional[str]], text: str) -> str:
-    """The text on one line, decoded, without the secrets, parts of them and what looks like one.
-
-    Only letters and digits are compared: all else may have been quoted, encoded or wrapped on the way.
-    """
-    whole, text = len(text) < _LONGEST, _HIDDEN.sub("***", _plain(text))
-    places = [at for at, letter in enumerate(text) if letter.isalnum()]
-    letters = "".join(text[at] for at in places)
-    for known in ("".join(filter(str.isalnum, _plain(secret or ""))) for secret in secrets):
-        size = min(_WINDOW, len(known))
-        for at in range(len(letters) - size + 1 if size > 3 else 0):
-            if letters[at : at + size] in known:
-                first, end = places[at], places[at + size - 1] + 1
-                text = text[:first] + "\0" * (end - first) + text[end:]
-    # the beginning of a secret may be all that is left at a cut
-    return " ".join(re.sub("\0+", "***", text if whole else text[: -4 * _WINDOW]).split())
-
-
-def told(fault: Fault, where: str, secrets: Collection[Optional[str]] = ()) -> str:
-    """One line for a person: what was asked, where, the code, EC2's words without secrets, what to do."""
-    words, code = (_without(secrets, text)[:300].strip(";. ") for text in (fault.message, fault.code))
-    wrong = fault.kind is interfaces.ConfigurationError and ECHO not in fault.message
-    forms = _TABLE["hints"].items() if wrong or fault.code in PROXY_SAYS else ()
-    fitting = (hint for hint, form in forms if re.search(form, f"{code} {words}", re.IGNORECASE))
-    hint = next(fitting, _TABLE[fault.kind.__name__]["hint"])
-    said = f": {words}" if words else f" (HTTP {fault.status})"
-    return f"{fault.operation} at {where}: {code}{said} ({hint})"
-
-
 def launch_error(fault: Fault, where: str, secrets: Collection[Optional[str]] = ()) -> interfaces.LaunchError:
     """The error for a failed launch; only a `TransientError` may leave the intent open."""
+    from elastiq.plugins.cloud.ec2_telling import told
+
     text = told(fault, where, secrets)
     if fault.kind is not interfaces.TransientError:
         return fault.kind(text)
@@ -171,5 +130,7 @@ def launch_error(fault: Fault, where: str, secrets: Collection[Optional[str]] = 
 
 def read_error(fault: Fault, where: str, secrets: Collection[Optional[str]] = ()) -> interfaces.SourceError:
     """The error for anything else that failed: credentials and throttling keep their kinds."""
+    from elastiq.plugins.cloud.ec2_telling import told
+
     kept = fault.kind in (interfaces.AuthError, interfaces.ThrottledError)
     return (fault.kind if kept else interfaces.SourceError)(told(fault, where, secrets))

@@ -32,7 +32,8 @@ from elastiq.interfaces import (
     UnsupportedError,
 )
 from elastiq.plugins.cloud import ec2_answers
-from elastiq.plugins.cloud.ec2_errors import Fault, told
+from elastiq.plugins.cloud.ec2_errors import Fault
+from elastiq.plugins.cloud.ec2_telling import told
 from tests.ec2_server import HEAD, KEYS, OWNER, EC2Server, Rule, answer, cloud_at, error, instances, intent, moto_server
 
 NONE: frozenset[str] = frozenset()

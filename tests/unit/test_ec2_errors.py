@@ -22,7 +22,8 @@ from elastiq.interfaces import (
     ThrottledError,
     TransientError,
 )
-from elastiq.plugins.cloud.ec2_errors import Fault, launch_error, read_error, told
+from elastiq.plugins.cloud.ec2_errors import Fault, launch_error, read_error
+from elastiq.plugins.cloud.ec2_telling import told
 
 KINDS: dict[type[LaunchError], list[tuple[int, str, str]]] = {
     CapacityError: [

@@ -118,7 +118,7 @@ def test_nothing_of_a_node_or_an_intent_could_be_a_secret() -> None:
     names = {field.name for kind in (Node, Intent, Offer, Trial) for field in fields(kind)}
     assert not {name for name in names if "secret" in name or "password" in name or "user_data" in name}
     assert {field.name for field in fields(Intent)} == {"id", "token", "offer", "count", "created_at"}
-    assert {field.name for field in fields(Offer)} == {"pool", "flavour", "network"}
+    assert {field.name for field in fields(Offer)} == {"pool", "flavour", "network", "market"}
 
 
 # --------------------------------------------------------------------------- kills
@@ -243,7 +243,7 @@ def test_a_corrupt_file_is_put_aside_with_a_notice_and_a_new_one_is_begun(path: 
     CORRUPT[how](path)
     size = os.path.getsize(path)
     store = Store(path)
-    assert f"moved to {path}.corrupt" in store.notice
+    assert f"kept as {path}.corrupt" in store.notice
     assert os.path.getsize(f"{path}.corrupt") == size
     assert (store.nodes(), store.intents(), store.trials()) == ([], [], [])
     store.save([a_node()])
