@@ -15,17 +15,18 @@ from functools import partial
 from typing import Any, Callable, Optional
 
 from elastiq.daemon import Daemon
-from elastiq.demand import Standing
 from elastiq.executor import Outcome
 from elastiq.health import BLACK_HOLE_STARTS_PER_H
 from elastiq.interfaces import JobGroup
-from elastiq.nodes import IN_SERVICE, State
+from elastiq.nodes import AT_BOOT, IN_SERVICE, Registry, State
 from elastiq.planner import Plan
+from elastiq.reconcile import PACE_S
 from elastiq.simulation.executor import VirtualExecutor
 from elastiq.simulation.world import World
 from elastiq.threads import Call
 
 NEVER = -math.inf
+CALM = IN_SERVICE | AT_BOOT  # while all machines are so, nothing is under way
 MARGIN_S = 2.0  # more than a call takes: what a read that is made now leads to happens before
 
 
@@ -90,9 +91,6 @@ class QuietExecutor(VirtualExecutor):
             if self._clocks is None:
                 self._clocks = _clocks_until(daemon)
             until = min(until, self._clocks)
-            # Its clocks need a read before the last one is too old.
-            seen = daemon.observer.workers
-            until = min(until, seen.began + seen.stale_after_s - daemon.core.settings.check_vms_every_s)
         return now + MARGIN_S < until
 
 
@@ -108,6 +106,26 @@ def _renew(daemon: Daemon, source: str, began: float) -> None:
         assert jobs.value is not None
         jobs.succeeded(began, jobs.value)
         observer.history.observe(began, jobs.value)
+    elif kind == "workers":
+        workers = observer.workers
+        assert workers.value is not None
+        workers.succeeded(began, workers.value)
+        observer.observed_s = observer._settled_watch.passed_s(began, True, workers.stale_after_s)
+        _pass(daemon.core.registry, observer.observed_s)
+
+
+def _pass(registry: Registry, observed_s: float) -> None:
+    """Let the clocks go on as by another read that shows the same."""
+    recent = 1 - math.exp(-observed_s / PACE_S)
+    for node in registry:
+        if node.seen is None:
+            node.boot_s += observed_s if node.watched else 0.0
+            node.watched = True
+            continue
+        node.room_s += observed_s
+        node.starts_per_h -= recent * node.starts_per_h
+        if node.state is State.IDLE:
+            node.idle_s += observed_s
 
 
 def _calm_until(daemon: Daemon) -> float:
@@ -120,14 +138,14 @@ def _calm_until(daemon: Daemon) -> float:
         return NEVER
     if core.ledger is not None or observer.launching.open or registry.strangers:
         return NEVER
-    if len(registry) != registry.count(None, IN_SERVICE) or core.health.unreplaced(now):
+    if len(registry) != registry.count(None, CALM) or core.health.unreplaced(now):
         return NEVER
     if any(block.until > now for block in core.health.blocks.values()):
         return NEVER
-    if any(trial.standing is Standing.TRYING for trial in core.trials.records.values()):
-        return NEVER
     for node in registry:
-        if node.seen is None or node.seen.is_drained or node.condemned or node.acting or node.retry_at > now:
+        if (node.seen is None) is (node.state in IN_SERVICE) or node.unlisted or node.acting or node.retry_at > now:
+            return NEVER
+        if node.condemned or (node.seen is not None and node.seen.is_drained):
             return NEVER
         if node.starts_per_h >= BLACK_HOLE_STARTS_PER_H:
             return NEVER
@@ -156,7 +174,9 @@ def _clocks_until(daemon: Daemon) -> float:
     for node in daemon.core.registry:
         room_s = node.room_s if node.seen is not None and node.seen.free.cpus != 0 else math.inf
         idle_s = node.idle_s if node.state is State.IDLE else math.inf
-        for clock, limit in ((room_s, settings.unused_room_s), (idle_s, settings.idle_for_time_s)):
+        boot_s = node.boot_s if node.state in AT_BOOT else math.inf
+        limits = settings.unused_room_s, settings.idle_for_time_s, settings.estimated_vm_deploy_time_s
+        for clock, limit in zip((room_s, idle_s, boot_s), limits):
             if clock < limit:  # it stands as of the last read
                 until = min(until, began + limit - clock)
     return until
