@@ -223,7 +223,7 @@ class Core:
         if self.ledger is None and any((s.max_launches_per_hour, s.max_cost_per_hour, s.max_cost_per_day)):
             from elastiq.limits import Ledger
 
-            self.ledger = Ledger(self.store.recall("ledger"), self.now(), self.wall())
+            self.ledger = Ledger(self.store.recall("ledger"), self.now(), self.wall(), self.store.history(10**6))
 
     def persist(self) -> None:
         """Log, count and store what changed since the last time."""

@@ -69,11 +69,12 @@ class Launching:
         for node in nodes:
             core.registry.add(node)
         core.store_is_new = False
+        # Before the ledger is stored: when one is begun, it counts the lines that are younger.
+        core.record("launch", identifier, pool.name, f"{order.count} of {offer}: {order.reason}")
         if core.ledger is not None:
             core.ledger.launched(order.count)
             core.persist()
         core.count("launches_asked", order.count)
-        core.record("launch", identifier, pool.name, f"{order.count} of {offer}: {order.reason}")
         call = partial(_prepare_and_launch, core.batch, core.clouds[pool.site], intent)
         core.act_on_cloud(pool.site, f"launch {identifier}", call, partial(self._answered, intent, pool.site))
         return True

@@ -24,7 +24,14 @@ ENTRY_S = 300.0  # what happens within this time is one entry
 class Ledger:
     """The machines asked for, and what all machines cost, over the last day."""
 
-    def __init__(self, stored: Optional[dict[str, Any]], now: float, wall: float) -> None:
+    def __init__(
+        self,
+        stored: Optional[dict[str, Any]],
+        now: float,
+        wall: float,
+        history: Iterable[tuple[float, str, str, str, str]] = (),
+    ) -> None:
+        """``history``: the store's lines, for the launches that were made while no ledger was kept."""
         kept = stored or {"clock_s": 0.0, "wall": wall, "monotonic": now, "entries": []}
         # Machines cost while nobody counts: the pause is charged with what runs afterwards.
         self.clock_s: float = kept["clock_s"]
@@ -35,6 +42,10 @@ class Ledger:
         self._stored_s = -math.inf
         self._found: set[str] = set()
         self.entries: list[list[float]] = [list(entry) for entry in kept["entries"]]  # clock, launches, cost
+        since = max(wall - HOUR_S, stored["wall"] if stored else 0.0)
+        for at, what, _, _, text in history:
+            if what == "launch" and since < at <= wall:
+                self.entries.append([self.clock_s + self._pause_s - (wall - at), int(text.split()[0]), 0.0])
 
     def is_due(self) -> bool:
         """Whether it should be stored: after a launch, and now and then."""
@@ -76,19 +87,25 @@ class Ledger:
         """How much more may be launched under each limit that is set; ``now`` is monotonic."""
         self._advance(settings, registry, now)
         most, by_hour, by_day = settings.max_launches_per_hour, settings.max_cost_per_hour, settings.max_cost_per_day
-        found, running = [], hourly(settings, registry)
+        found, running, least = [], hourly(settings, registry), cheapest(settings)
         if most is not None:
             asked = sum(entry[1] for entry in self.entries if entry[0] > self.clock_s - HOUR_S - ENTRY_S)
             found.append(Allowance(f"max_launches_per_hour {most}", most - asked, asked, "asked for"))
         if by_hour is not None:
             left = by_hour - running
-            found.append(Allowance(f"max_cost_per_hour {by_hour:g}", left, running, "an hour", priced=True))
+            found.append(Allowance(f"max_cost_per_hour {by_hour:g}", left, running, "an hour", True, least))
         if by_day is not None:
             # A machine is launched only if the day can pay for another hour of all of them.
             spent = sum(entry[2] for entry in self.entries) + running
             text = "in the last 24 hours and the next one"
-            found.append(Allowance(f"max_cost_per_day {by_day:g}", by_day - spent, spent, text, priced=True))
+            found.append(Allowance(f"max_cost_per_day {by_day:g}", by_day - spent, spent, text, True, least))
         return tuple(found)
+
+
+def cheapest(settings: Settings) -> float:
+    """The price of one more machine at least."""
+    prices = [pool.price(flavour) for pool in settings.pools for flavour in pool.flavours]
+    return min((price for price in prices if price is not None), default=0.0)
 
 
 def hourly(settings: Settings, nodes: Iterable[Node]) -> float:

@@ -26,6 +26,7 @@ class Allowance:
     used: float = 0.0
     counts: str = "counted"  # what ``used`` counts; without, ``what`` says all
     priced: bool = False
+    least: float = 1.0  # what one more machine takes of it at the least
 
     def why(self) -> str:
         """What to say when it binds."""

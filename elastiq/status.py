@@ -43,7 +43,7 @@ def snapshot(daemon: Daemon) -> dict[str, Any]:
             **_fields(settings, "min_vms max_vms"),
             "counts": settings.quota_counts,
             "counted": counted,
-            "limits": [{"limit": one.what, **_fields(one, "used left counts")} for one in daemon.allowances],
+            "limits": [{"limit": one.what, **_fields(one, "used left least counts")} for one in daemon.allowances],
         },
         "sources": sources,
         "last_plan": _plan(daemon),

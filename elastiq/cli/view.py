@@ -124,7 +124,8 @@ def _limits(screen: Screen, limits: list[Status]) -> list[str]:
     if not limits:
         return []
     said = [f"{one['limit']}: {one['used']:.4g} {one['counts']}, {max(0, one['left']):.4g} left" for one in limits]
-    reached = [one["limit"] for one in limits if one["left"] <= 0]
+    # What is left must pay for one more machine; sums of prices are a little off.
+    reached = [one["limit"] for one in limits if one["left"] + 1e-9 < one.get("least", 1.0)]
     lines = [screen.line(f"limits: {'; '.join(said)}")]
     if reached:
         lines.append(screen.line(f"! reached, nothing is launched: {', '.join(reached)}", "warn"))

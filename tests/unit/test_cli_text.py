@@ -178,3 +178,10 @@ def test_a_limit_that_is_reached_is_pointed_at() -> None:
     at = next(at for at, line in enumerate(lines) if line.startswith("limits: "))
     assert lines[at].endswith("max_cost_per_day 20: 20.12 in 24 hours and the next one, 0 left")
     assert lines[at + 1] == "! reached, nothing is launched: max_cost_per_day 20"
+
+
+@pytest.mark.parametrize(("left", "reached"), [(0.5, False), (0.5 - 1e-12, False), (0.3, True), (0.0, True)])
+def test_a_cap_that_cannot_pay_for_one_more_machine_is_reached(left: float, reached: bool) -> None:
+    cap = {"limit": "max_cost_per_hour 2", "used": 2.0 - left, "left": left, "least": 0.5, "counts": "an hour"}
+    told = "! reached, nothing is launched: max_cost_per_hour 2" in lines_of({"limits": [cap]}, {"name": "ec2"})
+    assert told is reached

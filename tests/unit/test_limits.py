@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 from typing import Any, Optional
 
 import pytest
 
 from elastiq.interfaces import InstanceState
+from elastiq.launching import Launching
 from elastiq.limits import DAY_S, ENTRY_S, HOUR_S, Ledger, hourly
 from elastiq.nodes import State
 from elastiq.planner import plan
 from elastiq.settings import Settings
-from elastiq.situation import Allowance
+from elastiq.situation import Allowance, Launch
 from elastiq.store import Store
 from tests.unit.config_files import load, problems, with_ec2
 from tests.unit.fakes import Surroundings
@@ -95,6 +97,13 @@ def test_a_limit_is_of_the_whole_plan_and_a_plan_changes_none() -> None:
     assert launched(plan(asked)) == launched(plan(asked)) == {"ec2/medium": 3}
 
 
+def test_a_cap_on_the_cost_has_the_price_of_the_cheapest_machine_that_could_come() -> None:
+    pools = (a_pool(flavours=("medium", "small"), prices={"medium": 3.0, "*": 0.5}), a_pool("gpu", prices={"*": 9.0}))
+    settings = priced(pools=pools, max_cost_per_hour=4.0, max_cost_per_day=20.0, max_launches_per_hour=3)
+    allowances = a_ledger().allowances(settings, a_registry(), NOW)
+    assert [one.least for one in allowances] == [1.0, 0.5, 0.5]
+
+
 @pytest.mark.parametrize("state", [state for state in State if state is not State.GONE])
 def test_whatever_is_not_confirmed_gone_costs(state: State) -> None:
     assert hourly(priced(), [a_node(state)]) == 0.5
@@ -141,6 +150,56 @@ def test_the_daemon_keeps_its_ledger_in_the_store(tmp_path: Path) -> None:
     assert second.core.ledger is not None
     (allowance,) = second.core.ledger.allowances(second.settings, second.core.registry, second.now())
     assert (allowance.left, allowance.used) == (1, 4)
+
+
+def test_launches_from_before_the_limit_was_set_count_within_their_hour(tmp_path: Path) -> None:
+    path = str(tmp_path / "store")
+    first = Surroundings(path, pools=(PRICED,))
+    first.core.restore()
+    for minutes_ago, count in ((61, 2), (59, 1), (1, 2)):
+        at = first.core.wall() - 60.0 * minutes_ago
+        first.store.save((), [(at, "launch", "name", "ec2", f"{count} of ec2/medium: 8 waiting jobs")])
+        first.store.save((), [(at, "pending", "name", "ec2", "launched as i-1: 8 waiting jobs")])
+    first.core.settings = priced(max_launches_per_hour=5)
+    first.core.follow_limits()
+    assert first.core.ledger is not None
+    (allowance,) = first.core.ledger.allowances(first.core.settings, a_registry(), first.now())
+    assert (allowance.used, allowance.left) == (3, 2)
+    later = first.now() + 2 * 60.0 + ENTRY_S
+    (allowance,) = first.core.ledger.allowances(first.core.settings, a_registry(), later)
+    assert allowance.used == 2  # the second one is more than an hour ago now
+
+
+def test_a_launch_counts_once_over_a_restart_though_ledger_and_history_have_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = str(tmp_path / "store")
+    limits: dict[str, Any] = {"pools": (PRICED,), "max_launches_per_hour": 5}
+    first = Surroundings(path, **limits)
+    first.core.restore()
+    ticks = itertools.count(1)
+    monkeypatch.setattr(first.core, "wall", lambda: first.clock.time() + 0.001 * next(ticks))
+    assert Launching(first.core, lambda: None).launch(Launch(PRICED.offers()[0], 2, "8 waiting jobs"))
+    assert [line[1:] for line in first.store.history()] == [
+        ("launch", "launch1", "ec2", "2 of ec2/medium: 8 waiting jobs")
+    ]
+    first.store.close()
+    second = Surroundings(path, **limits)
+    second.clock.step_wall(30.0)
+    second.core.restore()
+    assert second.core.ledger is not None
+    (allowance,) = second.core.ledger.allowances(second.settings, a_registry(), second.now())
+    assert allowance.used == 2
+
+
+def test_launches_made_while_the_limit_was_unset_for_a_while_count(tmp_path: Path) -> None:
+    ledger = a_ledger()
+    ledger.launched(1)
+    stored = ledger.stored(WALL)
+    lines = [(WALL - 1.0, "launch", "a", "ec2", "1 of it: why"), (WALL + 600.0, "launch", "b", "ec2", "3 of it: why")]
+    again = Ledger(stored, NOW + 1200.0, WALL + 1200.0, lines)
+    (allowance,) = again.allowances(priced(max_launches_per_hour=5), a_registry(), NOW + 1200.0)
+    assert allowance.used == 4
 
 
 def test_a_launch_is_stored_at_once_and_cost_now_and_then() -> None:
