@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
-import os
 import re
-import stat
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Container, Iterable, Mapping, Optional, Union
 
 from elastiq import values
-from elastiq.inifile import ConfigError, Entry, Problems, Section, decode, parse
-from elastiq.interfaces import Cloud, Pool, Resources
+from elastiq.inifile import ConfigError, Entry, Problems, Section, decode, parse, read_file
+from elastiq.interfaces import Cloud, Pool, Resources, Terms
 from elastiq.keys import CORE, POOL
 from elastiq.options import Option
 from elastiq.plugin_loader import batch_class, cloud_class
@@ -25,6 +23,7 @@ from elastiq.settings import Settings
 
 __all__ = ["ConfigError", "Loaded", "load"]
 
+_SEEN_TERMS = ("worker_ad", "reserve_memory_mb", "reserve_disk_mb")  # these can change which jobs a pool runs
 _POOL_NAME = re.compile(r"[A-Za-z0-9_.-]+")
 
 
@@ -50,48 +49,36 @@ class _Reader:
         self.problems, self.warnings = Problems(path), Problems(path)
         self.set_keys: dict[int, str] = {}  # by their lines
         self.bad: set[tuple[str, str]] = set()  # keys whose values could not be used
-        data, self.mode = self._bytes(path)
+        data, self.mode = read_file(path)
         self.sections = self.warnings.sections = parse(decode(data, self.problems), self.problems)
 
     def load(self) -> Loaded:
         core = {name: self._values(self._section(name), options) for name, options in CORE.items()}
-        elastiq, quota, debug, substitute = (core[name] for name in ("elastiq", "quota", "debug", "substitute"))
+        elastiq, quota, substitute = core["elastiq"], core["quota"], core.pop("substitute")
         if not elastiq["cluster_name"]:
             from elastiq.complaints import host_name
 
             elastiq["cluster_name"] = host_name(self.problems, self.warnings)
         batch, batch_options = self._batch(elastiq["batch_plugin"])
         pools = self._pools({*CORE, batch}, substitute)
-        self._check_quota(quota["min_vms"], quota["max_vms"], list(pools.values()))
+        values_of_core = {key: value for section in core.values() for key, value in section.items()}
+        settings = Settings(pools=tuple(pools.values()), batch_options=batch_options, **values_of_core)
         if quota["max_cost_per_hour"] or quota["max_cost_per_day"] or any(pool.prices for pool in pools.values()):
             from elastiq.prices import check_prices
 
             check_prices(quota, pools, self.problems)
+        if quota["min_vms"] or any(pool.min_vms or pool.terms.min_idle_vms for pool in pools.values()):
+            from elastiq.quotas import check_quotas
+
+            known = replace(settings, max_vms=None) if ("quota", "max_vms") in self.bad else settings
+            check_quotas(known, pools, {section for section, _ in self.bad} <= {*CORE}, self.problems)
         if elastiq["log_format"] == "json" and importlib.util.find_spec("pythonjsonlogger") is None:
             self.problems.at("elastiq", "log_format", "json needs python-json-logger, install it or write text")
         self.problems.raise_any()
         set_keys = [text for _, text in sorted(self.set_keys.items())]
         if any("***" in text for text in set_keys):
-            self._warn_readable("", "", self.path, self.mode)
-        settings = Settings(pools=tuple(pools.values()), batch_options=batch_options, **elastiq, **quota, **debug)
+            self.warnings.at_open_file("", "", self.path, self.mode)
         return Loaded(settings, self.warnings.lines(), set_keys)
-
-    def _bytes(self, path: Union[str, Path], limit: int = 1 << 24) -> tuple[bytes, int]:
-        """A file's content, cut at a limit, and its mode. Raises `ConfigError` if it cannot be read."""
-        try:
-            # Without O_NONBLOCK, a FIFO would be waited for.
-            with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
-                mode = os.fstat(file.fileno()).st_mode
-                if not stat.S_ISREG(mode):
-                    raise OSError(0, "it is not a regular file")
-                return file.read(limit), mode
-        except (OSError, ValueError) as error:
-            reason = getattr(error, "strerror", None) or "not a file's name"
-            raise ConfigError([f"{path}: cannot be read ({reason}), check its name and permissions"]) from None
-
-    def _warn_readable(self, section: str, key: str, path: Union[str, Path], mode: int) -> None:
-        if mode & (stat.S_IROTH | stat.S_IWOTH):
-            self.warnings.at(section, key, f"{path} holds a secret and is open to all users, run `chmod o= {path}`")
 
     # ------------------------------------------------------------------- keys
 
@@ -164,76 +151,45 @@ class _Reader:
             pool = self._pool(cloud, section, given)
             if not pool:
                 continue
-            if pool.name in (other.name for other in pools.values()):
-                self.problems.at(section, "", f"there is another pool `{pool.name}`, rename one")
+            if pools:
+                from elastiq.further_pools import check_beside
+
+                check_beside(section, pool, pools, cloud.OPTIONS, self.problems)
             pools[section] = pool
-            if pool.max_vms and pool.min_vms > pool.max_vms:
-                text = f"{pool.min_vms} is above the pool's max_vms, which is {pool.max_vms}"
-                self.problems.at(section, "min_vms", text)
-            home = next(home for home, other in pools.items() if (other.kind, other.site) == (pool.kind, pool.site))
-            for option in cloud.OPTIONS:
-                if option.site and pool.options[option.name] != pools[home].options[option.name]:
-                    same = f"but both are the site {pool.site}, give both the same"
-                    self.problems.at(section, option.name, f"differs from [{home}], {same}")
         return pools
 
     def _pool(self, cloud: type[Cloud], section: str, given: Mapping[str, Optional[str]]) -> Optional[Pool]:
         """The pool of a section, None if a value cannot be used."""
         kind, colon, name = section.partition(":")
-        if colon and not _POOL_NAME.fullmatch(name):
-            self.problems.at(section, "", "a pool's name is made of letters, digits, `_`, `.` and `-`, rename it")
-        options = (*POOL, *cloud.OPTIONS)
-        whole = _inherit(self._section(kind), self.sections[section], options)
+        options, whole = (*POOL, *cloud.OPTIONS), self.sections[section]
+        if colon:
+            from elastiq.further_pools import inherit
+
+            if not _POOL_NAME.fullmatch(name):
+                self.problems.at(section, "", "a pool's name is made of letters, digits, `_`, `.` and `-`, rename it")
+            whole = inherit(self._section(kind), whole, options)
         found = self._values(whole, options)
-        found["user_data"] = self._user_data(whole, found, given)
+        file, data = found.get("user_data_file"), found.pop("user_data_b64", None)
+        found["user_data"] = b""
+        if file or data:
+            from elastiq.userdata import user_data
+
+            entry = whole.entries["user_data_file" if file else "user_data_b64"]
+            try:
+                found["user_data"] = user_data(entry, file, data, given, self.warnings)
+            except ConfigError as error:
+                self._bad(entry, error.problems[0])
         if any((entry.section, key) in self.bad for key, entry in whole.entries.items()):
             return None
         flavours, low, high = (found.pop(key) for key in ("flavour", "min_vms", "max_vms"))
         prices = {flavour: float(price) for flavour, price in (found.pop("price") or {}).items()}
         capacity = Resources(*(found.pop(key) for key in ("cpus", "memory_mb", "disk_mb", "gpus")))
+        terms = Terms(**{key: found.pop(key) for key in Terms.__dataclass_fields__})
         site, networks = cloud.site_of(found), cloud.networks_of(found)
         public = sorted(option.name for option in cloud.OPTIONS if not (option.secret or option.site))
         seen = [(key, found[key]) for key in public if found.get(key) not in (None, "", (), {})]
+        seen += [(key, value) for key in _SEEN_TERMS if (value := getattr(terms, key))]
         content = repr((site, flavours, networks, capacity, found["user_data"], seen))
         digest = hashlib.sha256(content.encode()).hexdigest()[:12]
-        name = name if colon else kind
-        return Pool(name, site, flavours or ("",), networks, capacity, low, high, found, digest, kind, prices)
-
-    def _user_data(self, section: Section, found: dict[str, Any], given: Mapping[str, Optional[str]]) -> bytes:
-        """The bytes that new instances get, and empty ones where the section gives none or bad ones."""
-        file, data = found.get("user_data_file"), found.pop("user_data_b64", None)
-        if not (file or data):
-            return b""
-        from elastiq import userdata
-
-        entry = section.entries["user_data_file" if file else "user_data_b64"]
-        try:
-            if file:
-                data, mode = self._bytes(file, 4 * userdata.LIMIT)
-                self._warn_readable(entry.section, entry.key, file, mode)
-            return userdata.substitute(data, given)
-        except ConfigError as error:
-            self._bad(entry, error.problems[0])
-            return b""
-
-    def _check_quota(self, least: int, most: Optional[int], pools: list[Pool]) -> None:
-        most = None if ("quota", "max_vms") in self.bad else most
-        if most and least > most:
-            self.problems.at("quota", "min_vms", f"{least} is above max_vms, which is {most}")
-        together = sum(pool.min_vms for pool in pools)
-        if most and together > most:
-            self.problems.at("quota", "max_vms", f"{most} is below the pools' min_vms, which are {together} together")
-        room = sum(pool.max_vms or least for pool in pools)  # one without a limit has room enough
-        # What a pool with another problem has room for is not known.
-        if pools and least > room and {section for section, _ in self.bad} <= {*CORE}:
-            self.problems.at("quota", "min_vms", f"{least} is above the pools' max_vms, which are {room} together")
-
-
-def _inherit(base: Section, own: Section, options: Iterable[Option]) -> Section:
-    """A pool's section with what it inherits: a key of its own replaces also those that exclude it."""
-    replaced = {other for option in options if option.name in own.entries for other in option.excludes}
-    replaced |= {option.name for option in options if own.entries.keys() & option.excludes}
-    if "flavour" in own.entries and (price := base.entries.get("price")) and "=" not in price.value:
-        replaced.add("price")  # one price for all was that of other flavours
-    inherited = {key: entry for key, entry in base.entries.items() if key not in replaced}
-    return Section(own.name, own.line, {**inherited, **own.entries})
+        made = Pool(name if colon else kind, site, flavours or ("",), networks, capacity, low, high, found, digest)
+        return replace(made, kind=kind, prices=prices, terms=terms)

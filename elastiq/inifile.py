@@ -7,10 +7,12 @@ white space. An own reader, because configparser forgets lines and stops at the 
 
 from __future__ import annotations
 
+import os
 import re
+import stat
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Optional
+from typing import Optional, Union
 
 _SECTION = re.compile(r"\[\s*([^\[\]]*[^\[\]\s])\s*\]\s*(?:[#;].*)?")
 _KEY = re.compile(r"([^=:]*[^=:\s])\s*[=:]\s*(.*)", re.DOTALL)
@@ -69,6 +71,11 @@ class Problems:
         found = self.sections.get(section) or Section(section, 1)
         self.add(found.entries.get(key, found).line, section, key, text)
 
+    def at_open_file(self, section: str, key: str, path: Union[str, Path], mode: int) -> None:
+        """Of a file with a secret, if its mode lets everybody read or change it."""
+        if mode & (stat.S_IROTH | stat.S_IWOTH):
+            self.at(section, key, f"{path} holds a secret and is open to all users, run `chmod o= {path}`")
+
     def lines(self) -> list[str]:
         """All of them in the order of the file."""
         return [f"{self.path}:{line}: {text}" for line, text in sorted(self._found)]
@@ -77,6 +84,20 @@ class Problems:
         """Raise `ConfigError` if there are any."""
         if self._found:
             raise ConfigError(self.lines())
+
+
+def read_file(path: Union[str, Path], limit: int = 1 << 24) -> tuple[bytes, int]:
+    """A file's content, cut at a limit, and its mode. Raises `ConfigError` if it cannot be read."""
+    try:
+        # Without O_NONBLOCK, a FIFO would be waited for.
+        with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
+            mode = os.fstat(file.fileno()).st_mode
+            if not stat.S_ISREG(mode):
+                raise OSError(0, "it is not a regular file")
+            return file.read(limit), mode
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or "not a file's name"
+        raise ConfigError([f"{path}: cannot be read ({reason}), check its name and permissions"]) from None
 
 
 def decode(data: bytes, problems: Problems) -> str:

@@ -11,8 +11,9 @@ import math
 import re
 from contextlib import suppress
 from functools import partial
-from typing import Any, Callable, Mapping
+from typing import Any, Callable, Mapping, Sequence
 
+from elastiq.interfaces import Terms
 from elastiq.options import Kind, Option, above_zero
 from elastiq.settings import Settings
 
@@ -44,12 +45,15 @@ def _period(value: float) -> str:
     return "" if value >= 0.1 else "must be at least 0.1"  # less would be a busy loop
 
 
-def _setting(name: str, kind: Kind, **more: Any) -> Option:
-    return Option(name, kind, Settings.__dataclass_fields__[name].default, **more)
+def _setting(name: str, kind: Kind, home: Any = Settings, **more: Any) -> Option:
+    return Option(name, kind, home.__dataclass_fields__[name].default, **more)
 
 
-def _seconds(*names: str, check: Callable[[float], str] | None = None) -> tuple[Option, ...]:
-    return tuple(_setting(name, Kind.SECONDS, unit="seconds", check=check) for name in names)
+_term = partial(_setting, home=Terms)
+
+
+def _seconds(*names: str, home: Any = Settings, check: Callable[[float], str] | None = None) -> tuple[Option, ...]:
+    return tuple(_setting(name, Kind.SECONDS, home, unit="seconds", check=check) for name in names)
 
 
 CORE: dict[str, tuple[Option, ...]] = {
@@ -58,8 +62,10 @@ CORE: dict[str, tuple[Option, ...]] = {
         *_seconds("waiting_jobs_time_s", "idle_for_time_s", "batch_settle_s", "unused_room_s"),
         *_seconds("sleep_s", "check_queue_every_s", "check_vms_every_s", "check_vms_in_error_every_s", check=_period),
         *_seconds("estimated_vm_deploy_time_s", "drain_timeout_s", "lost_after_s", "intent_settle_s", check=above_zero),
+        *_seconds("cooldown_after_launch_s", "cooldown_after_end_s", "cooldown_after_failure_s"),
         _setting("waiting_jobs_threshold", Kind.INT, unit="jobs"),
         _setting("n_jobs_per_vm", Kind.INT, unit="jobs", check=above_zero),
+        _setting("consolidate", Kind.BOOL),
         _setting("static_workers", Kind.LIST, spelling=str.lower),
         _setting("batch_plugin", Kind.TEXT),
         _setting("log_level", Kind.CHOICE, choices=_LEVELS, spelling=_level),
@@ -73,6 +79,7 @@ CORE: dict[str, tuple[Option, ...]] = {
         _setting("max_cost_per_hour", Kind.NUMBER, check=above_zero),
         _setting("max_cost_per_day", Kind.NUMBER, check=above_zero),
     ),
+    "broker": (_setting("policy", Kind.LIST, choices=("cheapest", "priority", "balance", "least-waste")),),
     "debug": (_setting("dry_run_boot_vms", Kind.BOOL), _setting("dry_run_shutdown_vms", Kind.BOOL)),
     "substitute": (
         Option("ipv4", Kind.TEXT, check=partial(_address, 4)),
@@ -89,6 +96,12 @@ def _prices(value: Mapping[str, str]) -> str:
     return ""
 
 
+def _worker_ad(lines: Sequence[str]) -> str:
+    from elastiq.worker_ads import check_worker_ad
+
+    return check_worker_ad(lines)
+
+
 POOL: tuple[Option, ...] = (
     Option("flavour", Kind.LIST, ()),
     Option("price", Kind.TAGS, check=_prices, spelling=lambda text: text if "=" in text else f"*={text}"),
@@ -98,4 +111,13 @@ POOL: tuple[Option, ...] = (
     Option("gpus", Kind.NUMBER, unit="GPUs"),
     Option("min_vms", Kind.INT, 0, unit="machines"),
     Option("max_vms", Kind.LIMIT, unit="machines"),
+    _term("min_idle_vms", Kind.INT, unit="machines"),
+    _term("priority", Kind.NUMBER),
+    *_seconds("idle_for_time_s", home=Terms),
+    *_seconds("estimated_vm_deploy_time_s", "max_vm_lifetime_s", home=Terms, check=above_zero),
+    _term("n_jobs_per_vm", Kind.INT, unit="jobs", check=above_zero),
+    _term("reserve_memory_mb", Kind.NUMBER, unit="MB"),
+    _term("reserve_disk_mb", Kind.NUMBER, unit="MB"),
+    _term("worker_ad", Kind.LINES, check=_worker_ad),
+    _term("idle_action", Kind.CHOICE, choices=("terminate", "stop")),
 )

@@ -24,6 +24,7 @@ class Kind(enum.Enum):
     LIMIT = "limit"  # whole number above 0, or "unlimited" -> None
     NUMBER = "number"  # float, not negative
     TAGS = "tags"  # "Key=Value, Key2=Value2" -> dict[str, str]
+    LINES = "lines"  # one item a line -> tuple[str, ...]
     BASE64 = "base64"  # -> bytes; may go over several indented lines
 
 

@@ -6,6 +6,7 @@ Times are seconds. Everything here is immutable: a reload makes a new object.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Mapping, Optional
 
 from elastiq.interfaces import Pool
@@ -37,6 +38,13 @@ class Settings:
     batch_plugin: str = "htcondor"
     log_level: str = "info"
     log_format: str = "text"
+    consolidate: bool = False
+    cooldown_after_launch_s: float = 0.0
+    cooldown_after_end_s: float = 0.0
+    cooldown_after_failure_s: float = 0.0
+
+    # [broker]
+    policy: tuple[str, ...] = ("cheapest",)
 
     # [quota]
     min_vms: int = 0
@@ -55,7 +63,27 @@ class Settings:
 
     def pool(self, name: str) -> Optional[Pool]:
         """The pool of that name, None if the configuration has none (any more)."""
-        return next((pool for pool in self.pools if pool.name == name), None)
+        return self._by_name.get(name)
+
+    def idle_for_time_s_of(self, pool: str) -> float:
+        """The setting as it holds in the pool of that name; the cluster's where it has none, or is unknown."""
+        return float(self._of(pool, "idle_for_time_s"))
+
+    def estimated_vm_deploy_time_s_of(self, pool: str) -> float:
+        """As `idle_for_time_s_of`."""
+        return float(self._of(pool, "estimated_vm_deploy_time_s"))
+
+    def n_jobs_per_vm_of(self, pool: str) -> int:
+        """As `idle_for_time_s_of`."""
+        return int(self._of(pool, "n_jobs_per_vm"))
+
+    def _of(self, pool: str, key: str) -> Any:
+        own = getattr(self._by_name[pool].terms, key) if pool in self._by_name else None
+        return getattr(self, key) if own is None else own
+
+    @cached_property
+    def _by_name(self) -> Mapping[str, Pool]:
+        return {pool.name: pool for pool in self.pools}
 
     @property
     def sites(self) -> Mapping[str, tuple[Pool, ...]]:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Mapping, Optional
 
 from elastiq.identity import IdentityError, own_addresses
-from elastiq.inifile import ConfigError
+from elastiq.inifile import ConfigError, Entry, Problems, read_file
 
 LIMIT = 16_384
 """Bytes before base64 (EC2 User Guide, "Run commands at launch with instance user data")."""
@@ -23,6 +23,16 @@ _PLACEHOLDER = re.compile(rb"%(ipv4|ipv6|fqdn)%")
 
 # Addresses for documentation (RFC 5737, RFC 3849): nobody's, so that the default route is meant.
 _FAR = {"ipv4": (socket.AF_INET, "192.0.2.1"), "ipv6": (socket.AF_INET6, "2001:db8::1")}
+
+
+def user_data(
+    entry: Entry, file: Optional[str], data: bytes, given: Mapping[str, Optional[str]], warnings: Problems
+) -> bytes:
+    """What new instances get: ``data``, or what is in the file, if any. Raises `ConfigError`."""
+    if file:
+        data, mode = read_file(file, 4 * LIMIT)
+        warnings.at_open_file(entry.section, entry.key, file, mode)
+    return substitute(data, given)
 
 
 def substitute(data: bytes, given: Mapping[str, Optional[str]]) -> bytes:

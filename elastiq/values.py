@@ -24,11 +24,12 @@ def parse(option: Option, text: str, home: Path) -> Any:
     for a person."""
     if not text and option.default is None:
         return None  # `key =` is as good as no key: 1.0's example file is full of them
-    if not text.strip(", \t\n") and (text or option.kind not in (Kind.TEXT, Kind.LIST, Kind.TAGS)):
+    may_be_empty = option.kind in (Kind.TEXT, Kind.LIST, Kind.LINES, Kind.TAGS) and not option.choices
+    if not text.strip(", \t\n") and (text or not may_be_empty):
         raise ValueError("is empty, write a value or remove the line")
     if re.search(r"[\0-\x08\x0b-\x1f\x7f]", text):  # the tab and the end of a line are none
         raise ValueError("holds a control character, remove it")
-    if "\n" in text and option.kind not in (Kind.LIST, Kind.TAGS, Kind.BASE64):
+    if "\n" in text and option.kind not in (Kind.LIST, Kind.LINES, Kind.TAGS, Kind.BASE64):
         raise ValueError("goes on in the next line, which is indented; join the lines or unindent it")
     read = _READERS.get(option.kind, _number)
     text = str(home / text) if option.kind is Kind.PATH else text
@@ -80,7 +81,8 @@ def _bool(option: Option, text: str) -> bool:
 
 
 def _list(option: Option, text: str) -> tuple[str, ...]:
-    items = tuple(item for item in re.split(r"[,\s]+", text) if item)
+    found = filter(None, re.split(r"[,\s]+", text))
+    items = tuple(_choice(option, item) if option.choices else item for item in found)
     for item in items:
         if items.count(item) > 1:
             raise ValueError(f"has `{item}` twice, remove one")
@@ -117,6 +119,7 @@ _READERS = {
     Kind.PATH: lambda option, text: text,
     Kind.BOOL: _bool,
     Kind.LIST: _list,
+    Kind.LINES: lambda option, text: tuple(filter(None, text.split("\n"))),
     Kind.CHOICE: _choice,
     Kind.LIMIT: _limit,
     Kind.TAGS: _tags,

@@ -24,6 +24,7 @@ ON_DEMAND = {
     "elastiq.adoption": "elastiqctl adopt",
     "elastiq.black_holes": "a machine that may be one",
     "elastiq.complaints": "an unknown key or section, or no cluster_name",
+    "elastiq.further_pools": "a section [ec2:NAME]",
     "elastiq.headid": "a machine without an id",
     "elastiq.holder": "another elastiq that has the same directories or cluster",
     "elastiq.jsonlog": "log_format = json",
@@ -34,10 +35,12 @@ ON_DEMAND = {
     "elastiq.plugins.cloud.ec2_extras": "a refused launch",
     "elastiq.plugins.cloud.ec2_telling": "a call that failed",
     "elastiq.prices": "a price or a cap on the cost",
+    "elastiq.quotas": "a min_vms or min_idle_vms",
     "elastiq.reload": "SIGHUP or elastiqctl reload",
     "elastiq.sites": "a node at a site that is not configured",
     "elastiq.torn": "a state file that is corrupt",
     "elastiq.userdata": "user data",
+    "elastiq.worker_ads": "a worker_ad",
 }
 ENTRIES = ("elastiq.service", "elastiq.plugins.batch.htcondor", "elastiq.plugins.cloud.ec2")
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from elastiq import config, keys, plugin_loader
-from elastiq.interfaces import Resources
+from elastiq.interfaces import Resources, Terms
 from elastiq.options import Kind
 from elastiq.plugins.batch import htcondor_options
 from elastiq.plugins.cloud import ec2_options
@@ -160,7 +160,7 @@ def test_what_the_file_leaves_out_has_the_defaults_of_elastiq_1(tmp_path: Path) 
 
 
 def test_the_core_declares_a_key_for_every_setting_and_no_other() -> None:
-    declared = [option for section in ("elastiq", "quota", "debug") for option in keys.CORE[section]]
+    declared = [option for section in ("elastiq", "quota", "broker", "debug") for option in keys.CORE[section]]
     fields = {field.name: field.default for field in dataclasses.fields(Settings)}
     made = {"pools", "batch_options"}
     assert sorted(option.name for option in declared) == sorted(set(fields) - made)
@@ -304,10 +304,22 @@ def test_the_fingerprint_follows_what_decides_which_jobs_run_and_nothing_else(tm
         "network_interfaces = s",
         "security_group_ids = g",
         "root_disk_gb = 9",
+        "worker_ad = A = 1",
+        "worker_ad = A = 2",
+        "reserve_memory_mb = 2",
+        "reserve_disk_mb = 2",
     )
     seen = {fingerprint(change) for change in changes}
     assert len(seen) == len(changes) and plain not in seen
-    for same in ("read_timeout_s = 9", "min_vms = 1", "max_vms = 2", "key_name ="):
+    for same in (
+        "read_timeout_s = 9",
+        "min_vms = 1",
+        "max_vms = 2",
+        "key_name =",
+        "min_idle_vms = 1",
+        "priority = 2",
+        "worker_ad =",
+    ):
         assert fingerprint(same) == plain
     assert load(tmp_path, MINIMAL.replace("ami-1", "ami-2")).settings.pools[0].fingerprint != plain
 
@@ -316,6 +328,85 @@ def test_a_pool_never_shows_its_secrets(tmp_path: Path) -> None:
     text = "aws_access_key_id = k\naws_secret_access_key = sesame\nuser_data_b64 = c2VzYW1l\n"
     loaded = load(tmp_path, with_ec2(text))
     assert "sesame" not in repr(loaded) + str(loaded.settings.pools) and "c2VzYW1l" not in repr(loaded)
+
+
+def test_a_pool_has_its_own_terms_where_it_says_so_and_inherits_the_rest(tmp_path: Path) -> None:
+    text = """\
+    idle_for_time_s = 60
+    min_idle_vms = 1
+    priority = 2.5
+    reserve_memory_mb = 400
+    [ec2:b]
+    idle_for_time_s =
+    min_idle_vms = 0
+    estimated_vm_deploy_time_s = 1200
+    n_jobs_per_vm = 8
+    reserve_disk_mb = 2e3
+    max_vm_lifetime_s = 86400
+    idle_action = Stop
+    """
+    ec2, b = load(tmp_path, with_ec2(text)).settings.pools
+    assert ec2.terms == Terms(idle_for_time_s=60, min_idle_vms=1, priority=2.5, reserve_memory_mb=400)
+    assert b.terms == Terms(
+        estimated_vm_deploy_time_s=1200,
+        n_jobs_per_vm=8,
+        priority=2.5,
+        reserve_memory_mb=400,
+        reserve_disk_mb=2000,
+        max_vm_lifetime_s=86400,
+        idle_action="stop",
+    )
+    assert not set(ec2.options) & set(vars(Terms()))
+
+
+def test_what_a_pool_does_not_say_is_as_the_cluster_has_it(tmp_path: Path) -> None:
+    text = "idle_for_time_s = 0\n[ec2:b]\nidle_for_time_s =\nestimated_vm_deploy_time_s = 9\nn_jobs_per_vm = 1\n"
+    head = "idle_for_time_s = 70\nestimated_vm_deploy_time_s = 80\nn_jobs_per_vm = 6\n"
+    settings = load(tmp_path, with_ec2(text, head)).settings
+    assert [settings.idle_for_time_s_of(pool) for pool in ("ec2", "b", "gone", "")] == [0, 70, 70, 70]
+    assert [settings.estimated_vm_deploy_time_s_of(pool) for pool in ("ec2", "b", "gone")] == [80, 9, 80]
+    assert [settings.n_jobs_per_vm_of(pool) for pool in ("ec2", "b", "gone")] == [6, 1, 6]
+    other = dataclasses.replace(settings, pools=settings.pools[1:], n_jobs_per_vm=3)
+    assert (other.pool("ec2"), other.n_jobs_per_vm_of("ec2"), other.n_jobs_per_vm_of("b")) == (None, 3, 1)
+
+
+def test_each_line_of_a_worker_ad_is_an_attribute(tmp_path: Path) -> None:
+    text = """\
+    worker_ad = HasSingularity = true
+        Site = "a, (b"
+        # what a comment is here, too
+        START =  (TARGET.Owner == "x") && size({1, 2}) > 1
+    [ec2:b]
+    worker_ad =
+        HasGPU=true
+    [ec2:c]
+    worker_ad =
+    """
+    ec2, b, c = load(tmp_path, with_ec2(text)).settings.pools
+    lines = ("HasSingularity = true", 'Site = "a, (b"', 'START =  (TARGET.Owner == "x") && size({1, 2}) > 1')
+    assert (ec2.terms.worker_ad, b.terms.worker_ad, c.terms.worker_ad) == (lines, ("HasGPU=true",), ())
+
+
+@pytest.mark.parametrize(
+    ("text", "policy"),
+    [
+        ("", ("cheapest",)),
+        ("policy = balance", ("balance",)),
+        ("policy = Priority, least-waste cheapest", ("priority", "least-waste", "cheapest")),
+    ],
+)
+def test_the_policies_hold_in_their_order(tmp_path: Path, text: str, policy: tuple[str, ...]) -> None:
+    assert load(tmp_path, MINIMAL + f"[broker]\n{text}\n").settings.policy == policy
+
+
+def test_cool_downs_and_consolidation_are_off_until_they_are_set(tmp_path: Path) -> None:
+    def chosen(head: str) -> tuple[bool, float, float, float]:
+        s = load(tmp_path, with_ec2("", head)).settings
+        return s.consolidate, s.cooldown_after_launch_s, s.cooldown_after_end_s, s.cooldown_after_failure_s
+
+    assert chosen("") == (False, 0, 0, 0)
+    head = "consolidate = yes\ncooldown_after_launch_s = 1\ncooldown_after_end_s = 2\ncooldown_after_failure_s = 3\n"
+    assert chosen(head) == (True, 1, 2, 3)
 
 
 @pytest.mark.parametrize(

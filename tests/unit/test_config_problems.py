@@ -71,6 +71,11 @@ def test_every_problem_is_told_at_once_in_the_order_of_the_file(tmp_path: Path) 
         ("idle_for_times = 3", "did you mean `idle_for_time_s`?"),
         ("static_workers = a, b, a", "has `a` twice"),
         ("log_level = info\n    debug", "goes on in the next line"),
+        ("consolidate = sometimes", "write yes or no"),
+        ("cooldown_after_launch_s = -1", "is negative"),
+        ("cooldown_after_end_s = soon", "is no number"),
+        ("cooldown_after_failure_s = 1m", "is no number"),
+        ("policy = cheapest", "it belongs to [broker]"),
     ],
 )
 def test_a_wrong_value_of_the_core_is_told_with_its_line(tmp_path: Path, line: str, said: str) -> None:
@@ -148,6 +153,26 @@ def test_a_period_that_would_be_a_busy_loop_is_told(tmp_path: Path, key: str) ->
         ("ca_bundle = /no/such/bundle.pem", "cannot be read"),
         ("cpus = 0", "must be above 0"),
         ("gpus = -1", "is negative"),
+        ("min_idle_vms = -1", "is negative"),
+        ("priority = high", "is no number"),
+        ("estimated_vm_deploy_time_s = 0", "must be above 0"),
+        ("max_vm_lifetime_s = 0", "must be above 0"),
+        ("n_jobs_per_vm = 0", "must be above 0"),
+        ("reserve_memory_mb = 10%", "is no number, write a number of MB"),
+        ("reserve_disk_mb = -1", "write a number of MB"),
+        ("idle_action = hibernate", "write terminate or stop"),
+        ("worker_ad = HasSingularity", "`HasSingularity` is not of the form Name = expression"),
+        ("worker_ad = Has Singularity = true", "is not of the form"),
+        ("worker_ad = A == 1", "is not of the form"),
+        ("worker_ad = A =?= 1", "is not of the form"),
+        ("worker_ad = A =", "is not of the form"),
+        ("worker_ad = A = 1\n    B", "`B` is not of the form"),
+        ("worker_ad = A = 1\n    a = 2", "has `a` twice"),
+        ("worker_ad = A = (1", "`A` has an unbalanced quote or bracket"),
+        ("worker_ad = A = {(1})", "unbalanced"),
+        ("worker_ad = A = 1)", "unbalanced"),
+        ('worker_ad = A = "1', "unbalanced"),
+        ("worker_ad = ,", "is empty"),
         ("max_vms = 0.5", "is no limit"),
         ("max_vms = none", "is no limit"),
         ("flavor = m5.large", "did you mean `flavour`?"),
@@ -161,6 +186,25 @@ def test_a_wrong_value_of_a_pool_is_told_with_its_line(tmp_path: Path, line: str
     os.mkfifo(tmp_path / "fifo")
     (problem,) = problems(tmp_path, with_ec2(line))
     assert problem.startswith(f"5: [ec2] {line.partition(' ')[0]}: ") and said in problem
+
+
+_POLICIES = "write cheapest or priority or balance or least-waste"
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("policy = dearest", f"`dearest` is not known, {_POLICIES}"),
+        ("policy = priority, dearest", f"`dearest` is not known, {_POLICIES}"),
+        ("policy = priority, Priority", "has `priority` twice"),
+        ("policy =", "is empty"),
+        ("policy = ,", "is empty"),
+        ("polices = balance", "did you mean `policy`?"),
+    ],
+)
+def test_a_wrong_policy_is_told_with_its_line(tmp_path: Path, line: str, said: str) -> None:
+    (problem,) = problems(tmp_path, MINIMAL + f"[broker]\n{line}\n")
+    assert problem.startswith(f"6: [broker] {line.partition(' ')[0]}: ") and said in problem
 
 
 @pytest.mark.parametrize(
@@ -216,6 +260,12 @@ def test_a_profile_beside_a_key_is_told(tmp_path: Path) -> None:
             "[quota]\nmin_vms = 3\n",
             "max_vms = 1\n[ec2:b]\nmax_vms = 1\n",
             "4: [quota] min_vms: 3 is above the pools' max_vms, which are 2 together",
+        ),
+        ("", "min_idle_vms = 2\nmax_vms = 1\n", "5: [ec2] min_idle_vms: 2 is above the pool's max_vms, which is 1"),
+        (
+            "[quota]\nmax_vms = 3\n",
+            "min_idle_vms = 2\n[ec2:b]\n",
+            "4: [quota] max_vms: 3 is below the pools' min_idle_vms, which are 4 together",
         ),
     ],
 )
@@ -305,7 +355,7 @@ def test_a_key_before_any_section_is_told(tmp_path: Path) -> None:
         ("EC2", "did you mean [ec2]?"),
         ("ec3:gpu", "did you mean [ec2]?"),
         ("HTCondor", "did you mean [htcondor]?"),
-        ("wholly-other", "known are: elastiq, quota, debug, substitute, htcondor, ec2"),
+        ("wholly-other", "known are: elastiq, quota, broker, debug, substitute, htcondor, ec2"),
     ],
 )
 def test_an_unknown_section_is_told_with_the_nearest_known_one(tmp_path: Path, section: str, said: str) -> None:
