@@ -204,6 +204,8 @@ class Core:
         self.trials.records = {trial.key: trial for trial in self.store.trials()}
         for node in self.registry:
             node.listed_by = self.now() + self.settings.intent_settle_s
+            if node.condemned:
+                self.tell(f"black hole {node.name}", f"{node.condemned}: drained for good")
         self.follow_sites()
         self.follow_limits()
         if self.store.notice:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from functools import partial
 from typing import Any, Callable, Mapping, Optional
 
@@ -181,6 +182,7 @@ class Daemon:
             no_launch=observer.no_launch(),
             no_end=observer.no_end(),
             fits=core.batch.fits,
+            can_drain=core.batch.can_drain,
         )
 
     def _plan_and_act(self) -> None:
@@ -189,15 +191,14 @@ class Daemon:
         plan = self._plans(situation)
         self.last_plan, self.last_plan_at = plan, core.wall()
         if plan.launches or plan.drains or plan.ends or plan.failed:
-            self.last_action = (core.wall(), plan.summary)
             log.info("plan: %s", plan.summary)
         else:
             core.tell_once("plan", f"plan: {plan.summary}")
         groups = {group.key: group for group in situation.jobs.groups} if situation.jobs else {}
-        for order in plan.launches:
-            if launching.launch(order):
-                for key, count in order.groups.items():
-                    core.trials.launched(groups[key], count)
+        asked = tuple(order for order in plan.launches if launching.launch(order))
+        for order in asked:
+            for key, count in order.groups.items():
+                core.trials.launched(groups[key], count)
         for step in plan.failed:
             core.registry.move(step.node, State.FAILED, step.reason, core.wall())
             step.node.act_ended = core.now()  # it may join in this moment: looked at once more
@@ -208,6 +209,11 @@ class Daemon:
         for step in plan.drains:
             ending.drain(step)
         ending.end(plan.ends)
+        done = replace(plan, launches=asked)
+        if core.settings.dry_run_shutdown_vms:
+            done = replace(done, drains=(), ends=())
+        if text := planner.actions(done, core.batch.can_drain):
+            self.last_action = (self.last_plan_at, text)
         # Groups that were launched for, and leave fitting room unused, are found out by each settled read.
         began = self.observer.workers.began
         if not self.observer.settled_why and began != self._room_seen:

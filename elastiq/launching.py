@@ -9,7 +9,7 @@ from typing import Callable
 
 from elastiq.core import Core, log
 from elastiq.executor import Outcome, UnsentError
-from elastiq.interfaces import BatchSystem, Cloud, Instance, Intent, LaunchError, SourceError, TransientError
+from elastiq.interfaces import BatchSystem, Cloud, Instance, Intent, LaunchError, Offer, SourceError, TransientError
 from elastiq.nodes import Node, State
 from elastiq.observations import STALE_PERIODS, Watch
 from elastiq.planner import Launch
@@ -95,12 +95,18 @@ class Launching:
             core.count("launch_errors")
             scope = core.health.refused(intent.offer, site, error, core.now())
             core.tell(subject, f"{text} ({scope} is held back)", logging.ERROR)
+            core.events.after(core.health.blocks[scope].wait_s, partial(self._block_over, subject, intent.offer, site))
             if isinstance(error, UnsentError) or (isinstance(error, LaunchError) and error.launched_nothing):
                 self._drop_rest(intent, text)
             else:
                 self.open[intent.id] = OpenIntent(intent, site, outcome.ended)
                 log.warning("launch %s: %s: its outcome is unknown, looking for instances", intent.id, text)
         self._replan()
+
+    def _block_over(self, subject: str, offer: Offer, site: str) -> None:
+        """Nothing is known of it any more, unless it was refused once more: the next launch there is the probe."""
+        if not self._core.health.blocked(offer, site, self._core.now()):
+            self._core.notices.pop(subject, None)
 
     def _made(self, intent: Intent, instances: tuple[Instance, ...]) -> int:
         """Give the intent's nodes their instances; those that are known already, or are more than

@@ -233,13 +233,20 @@ def _jobs_elsewhere(s: Situation) -> bool:
 # --------------------------------------------------------------------------- telling
 
 
+def actions(made: Plan, can_drain: bool) -> str:
+    """What a plan does; empty for one that does nothing."""
+    drain = "drain {}" if can_drain else "look once more at {} and end it"
+    done = [f"launch {order.count} of {order.offer}: {order.reason}" for order in made.launches]
+    # Where nothing can be drained, a black hole is only named.
+    drains = [step for step in made.drains if can_drain or not step.for_good]
+    done += [f"{drain.format(step.node.name)}: {step.reason}" for step in drains]
+    return "; ".join(done + [f"end {step.node.name}: {step.reason}" for step in made.ends])
+
+
 def _summary(s: Situation, made: Plan) -> str:
     """One sentence: the log line, the status and what the tests look at."""
-    done = [f"launch {order.count} of {order.offer}: {order.reason}" for order in made.launches]
-    done += [f"drain {step.node.name}: {step.reason}" for step in made.drains]
-    done += [f"end {step.node.name}: {step.reason}" for step in made.ends]
-    if done:
-        return "; ".join(done)
+    if done := actions(made, s.can_drain):
+        return done
     if s.jobs is None:
         return f"nothing: {s.no_launch or 'the queue is not known'}"
     unserved = [v for v in made.verdicts if v.held + v.launching < v.group.waiting]

@@ -53,6 +53,7 @@ class Situation:
     allowances: tuple[Allowance, ...] = ()  # of the limits that are set, beside the quotas
     no_launch: str = ""
     no_end: str = ""
+    can_drain: bool = True
     # What a batch system that knows no better says.
     fits: Fits = field(default=lambda group, machine: request_fits(group.request, machine))
 

@@ -153,13 +153,14 @@ def test_a_drain_that_took_no_effect_returns_it_and_is_asked_for_again_later() -
     assert not node.may_act(rig.now())
 
 
-def test_a_restart_does_not_return_it(tmp_path: Path) -> None:
+def test_a_restart_does_not_return_it_and_names_it_still(tmp_path: Path) -> None:
     path = str(tmp_path / "store")
     first, _ = condemned(store_path=path)
     first.store.close()
     again = Surroundings(path)
     again.core.restore()
     (node,) = again.core.registry
+    assert again.core.notices == {"black hole i-1": f"{REASON}: drained for good"}
     looks: list[float] = []
     ending = Ending(again.core, lambda: looks.append(again.now()))
     sites = frozenset(again.settings.sites)

@@ -436,6 +436,42 @@ def test_a_store_that_cannot_be_written_stops_launches_only_and_they_go_on_when_
     assert "store" not in rig.core.notices
 
 
+def test_the_last_action_names_no_launch_that_could_not_be_journalled() -> None:
+    rig = Rig()
+    journal = rig.store.journal
+
+    def full(intent: Any, nodes: Any) -> None:
+        raise StoreError("db: database or disk is full")
+
+    rig.store.journal = full  # type: ignore[method-assign]
+    rig.batch.script.answers["jobs"] = Jobs((group(waiting=4),))
+    rig.answer()
+    assert rig.daemon.last_plan.summary.startswith("launch 1 of ec2/medium")
+    assert rig.daemon.last_action == (None, "nothing was done yet")
+    rig.store.journal = journal  # type: ignore[method-assign]
+    rig.pass_time(90.0)
+    assert rig.daemon.last_action[1].startswith("launch 1 of ec2/medium")
+    assert len(rig.executor.acts("cloud")) == 1
+
+
+@pytest.mark.parametrize("dry_run", [False, True])
+def test_the_last_action_names_no_drain_of_a_dry_run(dry_run: bool) -> None:
+    rig, _ = idle_rig(idle_for_time_s=300.0, dry_run_shutdown_vms=dry_run)
+    rig.pass_time(400.0)
+    said = "nothing was done yet" if dry_run else "drain i-1: idle for"
+    assert rig.daemon.last_action[1].startswith(said)
+    assert len(rig.executor.acts("batch")) == (0 if dry_run else 1)
+
+
+def test_where_nothing_can_be_drained_the_log_says_what_will_be_done(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    rig, _ = idle_rig(idle_for_time_s=300.0)
+    rig.batch.can_drain = False
+    rig.pass_time(400.0)
+    assert any(line.startswith("plan: look once more at i-1 and end it: idle for 3") for line in caplog.messages)
+    assert "drain" not in rig.daemon.last_action[1]
+
+
 # --------------------------------------------------------------------------- reload, adopt, stop
 
 

@@ -212,6 +212,19 @@ def test_a_launch_that_succeeds_takes_the_notice_and_the_block_back() -> None:
     assert rig.core.notices == {}
 
 
+def test_the_notice_of_a_refusal_goes_with_the_block_unless_it_was_refused_once_more() -> None:
+    rig = Rig()
+    rig.cloud.script.answers["launch"] = CapacityError("none left")
+    rig.launch(1).finish()
+    rig.run(59.0)
+    assert "launching from ec2/medium" in rig.core.notices
+    rig.launch(1).finish()  # one that had been on its way: held back for 120 s from now
+    rig.run(119.0)
+    assert "launching from ec2/medium" in rig.core.notices
+    rig.run(2.0)
+    assert rig.core.notices == {}
+
+
 def test_a_group_whose_launch_was_refused_has_not_been_tried() -> None:
     rig = Rig()
     rig.cloud.script.answers["launch"] = CapacityError("none left")
