@@ -39,14 +39,15 @@ class Budget:
             canary = [Allowance(broken, _left(1, registry.count(pool.name, TO_COME)), counts="")] if broken else []
             self._of_pool[pool.name] = [*canary, own]
 
-    def take(self, pool: Pool, flavour: str, wanted: int) -> tuple[int, str]:
-        """Count in as many of the wanted as may be launched: how many, and why not all."""
+    def take(self, pool: Pool, flavour: str, wanted: int, held_back: bool = False) -> tuple[int, str]:
+        """Count in as many of the wanted as may be launched, none if ``held_back``: how many, and why not all."""
         price = pool.price(flavour) or 0.0
         limits = [(one, price if one.priced else 1.0) for one in (*self._of_pool[pool.name], *self._of_all)]
         count, binding = wanted, None
         for limit, each in limits:
             if limit.left + _EPSILON < count * each:
                 count, binding = max(0, int(limit.left / each + _EPSILON)), limit
+        count = 0 if held_back else count
         for limit, each in limits:
             limit.left -= count * each
             limit.used += count * each
@@ -148,12 +149,10 @@ class Orders:
         if pool.site not in self._s.sites:
             return 0, f"the instances of site {pool.site} are not known now"
         obstacle = self._s.health.blocked(offer, pool.site, self._s.now)
-        if obstacle:
-            return 0, obstacle
-        count, obstacle = self._budget.take(pool, offer.flavour, wanted)
+        count, limit = self._budget.take(pool, offer.flavour, 1 if obstacle else wanted, bool(obstacle))
         if count:
             self._orders.append(Launch(offer, count, reason))
-        return count, obstacle
+        return count, "; ".join(filter(None, (obstacle, limit)))
 
 
 def _offers(pools: Iterable[Pool]) -> Iterator[tuple[Pool, Offer]]:

@@ -8,7 +8,8 @@ from typing import Any, Optional
 
 import pytest
 
-from elastiq.interfaces import InstanceState
+from elastiq.health import Health
+from elastiq.interfaces import CapacityError, InstanceState
 from elastiq.launching import Launching
 from elastiq.limits import DAY_S, ENTRY_S, HOUR_S, Ledger, hourly
 from elastiq.nodes import State
@@ -82,6 +83,17 @@ def test_the_cheaper_flavour_serves_where_the_dearer_one_is_too_dear() -> None:
     allowances = a_ledger().allowances(settings, a_registry(), NOW)
     made = plan(situation(group(waiting=40), settings=settings, allowances=allowances))
     assert launched(made) == {"ec2/medium": 1, "ec2/small": 2}
+
+
+@pytest.mark.parametrize(("asked", "cap"), [(5, "; max_launches_per_hour 5 is reached (5 asked for)"), (4, "")])
+def test_where_a_block_and_a_cap_bind_both_are_named(asked: int, cap: str) -> None:
+    settings, ledger, health = priced(max_launches_per_hour=5), a_ledger(), Health()
+    ledger.launched(asked)
+    health.refused(PRICED.offers()[0], "aws", CapacityError("none left"), NOW)
+    allowances = ledger.allowances(settings, a_registry(), NOW)
+    made = plan(situation(group(waiting=40), settings=settings, allowances=allowances, health=health))
+    assert reason(made) == f"offer ec2/medium is held back for another 60 s: none left{cap}"
+    assert launched(made) == {}
 
 
 def test_the_minimum_is_no_exception() -> None:
