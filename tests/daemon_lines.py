@@ -24,6 +24,7 @@ ON_DEMAND = {
     "elastiq.adoption": "elastiqctl adopt",
     "elastiq.black_holes": "a machine that may be one",
     "elastiq.complaints": "an unknown key or section, or no cluster_name",
+    "elastiq.failed_launches": "a launch that was refused, or whose outcome is not known",
     "elastiq.further_pools": "a section [ec2:NAME]",
     "elastiq.headid": "a machine without an id",
     "elastiq.holder": "another elastiq that has the same directories or cluster",

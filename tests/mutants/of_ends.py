@@ -142,7 +142,7 @@ MUTANTS: tuple[Mutant, ...] = (
                 launching.Launching,
                 "launch",
                 "identifier = core.new_id()",
-                "identifier = core.new_id()\n    log.info('launching with %s', pool.options)",
+                "identifier = core.new_id()\n    core.tell_once('options', str(pool.options))",
             ),
         ),
     ),

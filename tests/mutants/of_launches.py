@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from elastiq import broker, core, ending, health, launching, limits, observer, planner
+from elastiq import broker, core, ending, failed_launches, health, launching, limits, observer, planner
 from tests.mutants.bends import both, jobs, often, setting, throughout
 from tests.mutants.planting import Change, Mutant
 
@@ -91,12 +91,12 @@ MUTANTS: tuple[Mutant, ...] = (
         "I5",
         (
             Change(
-                launching.Launching,
-                "restore",
-                "self.open[intent.id] = OpenIntent(intent, nodes[0].site, core.now())",
+                failed_launches,
+                "take_up",
+                "launching.open[intent.id] = OpenIntent(launching, intent, nodes[0].site, core.now())",
                 "site = nodes[0].site\n"
-                "            core.act_on_cloud(site, intent.id, partial(core.clouds[site].launch, intent),"
-                " partial(self._answered, intent, site))",
+                "        core.act_on_cloud(site, intent.id, partial(core.clouds[site].launch, intent),"
+                " partial(launching._answered, intent, site))",
             ),
         ),
         both(often("kill", at="launch", number=1, for_s=900.0, down_s=5.0), jobs()),
@@ -106,10 +106,10 @@ MUTANTS: tuple[Mutant, ...] = (
         "I1 I5 I6",
         (
             Change(
-                launching.Launching,
-                "_answered",
-                "self.open[intent.id] = OpenIntent(intent, site, outcome.ended)",
-                "self._drop_rest(intent, text)",
+                failed_launches,
+                "failed",
+                "launching.open[intent.id] = OpenIntent(launching, intent, site, ended)",
+                "launching.drop_rest(intent, text)",
             ),
         ),
         both(often("launch_lost", for_s=600.0), throughout("slow_to_show", lag_s=90.0), jobs()),
@@ -119,10 +119,10 @@ MUTANTS: tuple[Mutant, ...] = (
         "I1 I4 I5 I6",
         (
             Change(
-                launching.Launching,
-                "restore",
-                "self.open[intent.id] = OpenIntent(intent, nodes[0].site, core.now())",
-                "self._drop_rest(intent, 'forgotten')",
+                failed_launches,
+                "take_up",
+                "launching.open[intent.id] = OpenIntent(launching, intent, nodes[0].site, core.now())",
+                "launching.drop_rest(intent, 'forgotten')",
             ),
         ),
         both(
