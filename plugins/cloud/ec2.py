@@ -10,15 +10,18 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
-from typing import Any, Mapping, Optional, Sequence
+from typing import TYPE_CHECKING, Any, Mapping, Optional, Sequence
 
 from elastiq import interfaces
 from elastiq.interfaces import CloudCapabilities, EndAnswer, EndOutcome, Instance, Instances, Intent, Owner, Pool
 from elastiq.plugins.cloud import ec2_options, ec2_request
-from elastiq.plugins.cloud.ec2_client import READ_ATTEMPTS, EC2Client
+from elastiq.plugins.cloud.ec2_client import READ_ATTEMPTS, EC2Client, pages
 from elastiq.plugins.cloud.ec2_dialects import dialect_of
-from elastiq.plugins.cloud.ec2_errors import NONSENSE, NOT_FOUND, Fault, launch_error, read_error
+from elastiq.plugins.cloud.ec2_errors import NONSENSE, Fault, launch_error, read_error
 from elastiq.plugins.cloud.ec2_instances import described, problem, sort_instances
+
+if TYPE_CHECKING:
+    from elastiq.plugins.cloud.ec2_flavours import Catalogue
 
 log = logging.getLogger(__name__)
 
@@ -33,13 +36,14 @@ class EC2Cloud(interfaces.Cloud):
 
     def __init__(self, pools: Sequence[Pool], owner: Owner, client: EC2Client) -> None:
         self.site, options = pools[0].site, pools[0].options
-        self.capabilities = CloudCapabilities()
+        self.capabilities = CloudCapabilities(stop=True)
         # botocore's own time-outs and retries end before the executor gives the call up
         self.call_deadline_s = max(120, READ_ATTEMPTS * (options["connect_timeout_s"] + options["read_timeout_s"]) + 15)
         self._pools = {pool.name: pool for pool in pools}
         self._owner, self._client = owner, client
         self._refused: frozenset[str] = frozenset()  # extras of RunInstances that this cloud does not take
         self._images: dict[str, Mapping[str, Any]] = {}
+        self._catalogue: Optional[Catalogue] = None
 
     @classmethod
     def site_of(cls, values: Mapping[str, Any]) -> str:
@@ -93,6 +97,14 @@ class EC2Cloud(interfaces.Cloud):
         found = {row.get("InstanceId"): problem(row) for row in rows}
         return {key: found[key] for key in ids if found.get(key)}
 
+    def flavours(self, names: Sequence[str]) -> Mapping[str, interfaces.Resources]:
+        """By DescribeInstanceTypes; empty where the cloud has no such list or does not let us see it."""
+        if self._catalogue is None:
+            from elastiq.plugins.cloud.ec2_flavours import Catalogue
+
+            self._catalogue = Catalogue(self._client.options, self._unknown)
+        return self._catalogue.sizes(names)
+
     def checks(self) -> tuple[interfaces.Check, ...]:
         from elastiq.plugins.cloud.ec2_checks import check_site  # the daemon never asks for them
 
@@ -114,24 +126,7 @@ class EC2Cloud(interfaces.Cloud):
 
     def _pages(self, operation: str, key: str) -> list[Mapping[str, Any]]:
         """All rows of a listing."""
-        return self._rows(operation, key, MaxResults=PAGE)
-
-    def _rows(self, operation: str, key: str, **parameters: Any) -> list[Mapping[str, Any]]:
-        rows: list[Mapping[str, Any]] = []
-        tokens: set[str] = set()
-        while True:
-            answer = self._call(operation, **parameters)
-            if not isinstance(answer.get(key), list):
-                raise Fault(operation, "NotEC2", f"no {key} in the answer: is a login page in between?")
-            rows += answer[key]
-            token = answer.get("NextToken")
-            if not token:
-                return rows
-            if token in tokens:
-                # as good as a refusal of pages: a cloud that ignores the token sends the first page for ever
-                raise Fault(operation, "RepeatedNextToken", "the same page was announced twice", 400)
-            tokens.add(token)
-            parameters["NextToken"] = token
+        return pages(self._call, operation, key, MaxResults=PAGE)
 
     # ---- acts
 
@@ -145,7 +140,7 @@ class EC2Cloud(interfaces.Cloud):
         except Fault as fault:
             from elastiq.plugins.cloud.ec2_extras import refused_extras
 
-            error = launch_error(fault, self.site, self._secrets())
+            error = self._refusal(fault)
             extras = refused_extras(fault, parameters)
             if not extras:
                 raise error from None
@@ -169,7 +164,7 @@ class EC2Cloud(interfaces.Cloud):
             except Fault as fault:
                 if not (fault.refused or fault.code in NONSENSE):
                     fault.sent = False  # RunInstances was not
-                    raise launch_error(fault, self.site, self._secrets()) from None
+                    raise self._refusal(fault) from None
                 images = ()
             # some clouds list all
             self._images.update((image_id, one) for one in images if one.get("ImageId") == image_id)
@@ -179,49 +174,49 @@ class EC2Cloud(interfaces.Cloud):
         return image
 
     def terminate(self, ids: Sequence[str]) -> Mapping[str, EndAnswer]:
-        """In one call; singly where that is refused, since EC2 refuses all for one bad id."""
-        unique = list(dict.fromkeys(ids))
-        if not unique:
-            return {}
+        return self._end("terminate", ids)
+
+    def stop(self, ids: Sequence[str]) -> Mapping[str, EndAnswer]:
+        return self._end("stop", ids) if self.capabilities.stop else super().stop(ids)
+
+    def start(self, ids: Sequence[str]) -> Mapping[str, EndAnswer]:
+        from elastiq.plugins.cloud.ec2_acts import start
+
+        return start(self._ask, ids, self._refusal) if self.capabilities.stop else super().start(ids)
+
+    def _end(self, act: str, ids: Sequence[str]) -> Mapping[str, EndAnswer]:
         try:
-            answer = self._call("terminate_instances", InstanceIds=unique)
+            return self._ask(act, ids)
         except Fault as fault:
-            error = self._unknown(fault)
-            if not fault.refused:
-                raise error from None
-            if len(unique) > 1:
-                return {one: self._terminate_alone(one) for one in unique}
-            outcome = EndOutcome.NOT_FOUND if fault.code in NOT_FOUND else EndOutcome.FAILED
-            return {unique[0]: EndAnswer(outcome, str(error))}
-        named = {row.get("InstanceId") for row in answer.get("TerminatingInstances") or ()}
+            from elastiq.plugins.cloud.ec2_acts import refused_end
+
+            return refused_end(fault, self._ask, act, ids, self._unknown)
+
+    def _ask(self, act: str, ids: Sequence[str]) -> Mapping[str, EndAnswer]:
+        """In one call, which EC2 refuses for one bad id."""
+        unique = list(dict.fromkeys(ids))
+        answer = self._call(f"{act}_instances", InstanceIds=unique) if unique else {}
+        named = {row.get("InstanceId") for rows in answer.values() if isinstance(rows, list) for row in rows}
         # An id that is not named may not be ending (Eucalyptus says false and names nobody): it is asked for
         # again, which does no harm, until the listing shows its end.
         silent = EndAnswer(EndOutcome.FAILED, "the cloud's answer does not name it")
         return {one: EndAnswer(EndOutcome.ENDING) if one in named else silent for one in unique}
 
-    def _terminate_alone(self, one: str) -> EndAnswer:
-        try:
-            return self.terminate([one])[one]
-        except interfaces.SourceError as error:  # the others have their answers already, or will get one
-            return EndAnswer(EndOutcome.FAILED, str(error))
-
     def adopt(self, ids: Sequence[str]) -> None:
-        """Give instances our head's tag; they count as ours from the next listing on."""
         if not self.capabilities.tags:
-            raise interfaces.UnsupportedError(f"{self.site} has no tags: instances cannot be adopted")
-        tags = {ec2_request.TAG_CLUSTER: self._owner.cluster, ec2_request.TAG_HEAD: self._owner.head}
-        try:
-            answer = self._call("create_tags", Resources=list(ids), Tags=ec2_request.tag_list(tags))
-        except Fault as fault:
-            raise self._unknown(fault) from None
-        if not answer.get("Return", "RequestId" in answer["ResponseMetadata"]):  # Eucalyptus has the first only
-            raise interfaces.SourceError(f"CreateTags at {self.site}: not said to be done: is a login page in between?")
+            return super().adopt(ids)
+        from elastiq.plugins.cloud.ec2_acts import adopt
+
+        adopt(self._call, ids, self._owner, self._unknown)
 
     # ---- telling
 
     def _secrets(self) -> set[Optional[str]]:
         """Made when there is an error to tell: user data may be long."""
         return {secret for pool in self._pools.values() for secret in ec2_request.secrets_of(pool.options)}
+
+    def _refusal(self, fault: Fault) -> interfaces.LaunchError:
+        return launch_error(fault, self.site, self._secrets())
 
     def _unknown(self, fault: Fault) -> interfaces.SourceError:
         return read_error(fault, self.site, self._secrets())

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 from elastiq.interfaces import CloudCapabilities, Instance, Instances, InstanceState, Intent, Owner, Pool
 from elastiq.plugins.cloud.ec2 import PAGE, EC2Cloud
-from elastiq.plugins.cloud.ec2_client import EC2Client
+from elastiq.plugins.cloud.ec2_client import EC2Client, pages
 from elastiq.plugins.cloud.ec2_dialects import TABLE
 from elastiq.plugins.cloud.ec2_errors import NOT_FOUND, STRICT, Fault
 from elastiq.plugins.cloud.ec2_request import TAG_CLUSTER, TAG_HEAD, TAG_INTENT, TAGS, tag_list, tags_of
@@ -55,7 +55,8 @@ class AlikeCloud(EC2Cloud):
         self._refused = frozenset(filter(None, dialect["without"].split(", ")))
         if dialect["tags"] in ("after", "none"):
             self._refused |= {TAGS}
-        self.capabilities = CloudCapabilities(dialect["tags"] != "none", True, bool(dialect.getboolean("status")))
+        status, stop = (bool(dialect.getboolean(key)) for key in ("status", "stop"))
+        self.capabilities = CloudCapabilities(dialect["tags"] != "none", True, status, stop)
         # An extra of a listing that means nothing: what is strict with parameters says so before the first launch.
         probe = {"DryRun": False} if dialect.name == "generic" else {}
         self._extras: Mapping[str, Any] = {"MaxResults": PAGE, **probe} if dialect.getboolean("pages") else {}
@@ -64,8 +65,8 @@ class AlikeCloud(EC2Cloud):
 
     def _call(self, operation: str, **parameters: Any) -> dict[str, Any]:
         answer = super()._call(operation, **parameters)
-        if answer.get("Return") is True and operation == "terminate_instances":
-            # old OpenStack names nobody
+        if answer.get("Return") is True and "InstanceIds" in parameters:
+            # OpenStack names nobody; whom it ends it has named since ec2-api
             answer.setdefault("TerminatingInstances", [{"InstanceId": one} for one in parameters["InstanceIds"]])
         for row in _rows(answer) if self._dialect["ids"] == "numbers" else ():
             row["InstanceId"] = re.sub(r"^(i-)?0*(?=\d)", "i-", row.get("InstanceId") or "")
@@ -75,12 +76,12 @@ class AlikeCloud(EC2Cloud):
         """All rows of a listing, by pages or, where the cloud does not take that, in one answer."""
         extras, strict = self._extras, False
         try:
-            return self._rows(operation, key, **extras)
+            return pages(self._call, operation, key, **extras)
         except Fault as fault:
             strict = fault.code == STRICT
             if not (extras and (fault.refused or strict)):
                 raise
-        rows = self._rows(operation, key)
+        rows = pages(self._call, operation, key)
         self._extras = {}  # now it is known that they were what was wrong
         if strict and self._dialect.name == "generic":
             self._speak(TABLE["openstack-ec2api"])
@@ -131,6 +132,7 @@ class AlikeCloud(EC2Cloud):
 
 def _rows(answer: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """Every instance in an answer."""
-    yield from answer.get("TerminatingInstances") or ()
+    for act in ("Starting", "Stopping", "Terminating"):
+        yield from answer.get(f"{act}Instances") or ()
     for reservation in (answer, *(answer.get("Reservations") or ())):
         yield from reservation.get("Instances") or ()

@@ -1,7 +1,7 @@
 """One small EC2 client per site.
 
 botocore's model of EC2 is 4.3 MB of JSON that becomes 16 MB of objects, for 700 operations of which
-we use six; its table of all services' endpoints is another 7 MB. `SlimFiles` reads only our part of
+we use eight; its table of all services' endpoints is another 7 MB. `SlimFiles` reads only our part of
 the one and derives the other from the small table of partitions. botocore is imported at the first
 call: a daemon that has no EC2 pool never pays for it.
 """
@@ -13,15 +13,16 @@ import json
 import os
 import re
 import threading
-from typing import Any, Mapping, Optional
+from typing import Any, Callable, Mapping, Optional, Sequence
 from urllib.parse import urlsplit
 
 from elastiq.errors import AuthError
 from elastiq.plugins.cloud.ec2_errors import Fault
 
-OPERATIONS = """CreateTags DescribeImages DescribeInstances DescribeInstanceStatus RunInstances
-    TerminateInstances""".split()
+OPERATIONS = """CreateTags DescribeImages DescribeInstances DescribeInstanceStatus RunInstances StartInstances
+    StopInstances TerminateInstances""".split()
 READ_ATTEMPTS = 3
+SENT_ONCE = ("run_instances", "start_instances")
 PLACEHOLDER_REGION = "us-east-1"  # what a cloud without regions, or a simulator, expects in a signature
 
 _REGION = re.compile(r"(?:^|[.-])([a-z]{2,}(?:-[a-z]+)+-\d)(?:\.|$)")
@@ -31,14 +32,15 @@ _SHAPE = re.compile(r'"shape"\s*:\s*"(\w+)"')
 
 
 class EC2Client:
-    """The six operations, with time-outs and the right retries; safe to call from several threads.
+    """The eight operations, with time-outs and the right retries; safe to call from several threads.
 
-    EC2 says "no capacity" with HTTP 500, which botocore would ask again: RunInstances is sent once.
-    What may be repeated without harm gets botocore's standard retries.
+    EC2 says "no capacity" with HTTP 500, which botocore would ask again: RunInstances and StartInstances are
+    sent once. What may be repeated without harm gets botocore's standard retries. Among the options may be other
+    ``operations`` than the usual ones, and ``teach``, which changes botocore's model of them.
     """
 
     def __init__(self, options: Mapping[str, Any]) -> None:
-        self._options = options
+        self.options = options
         self._lock = threading.Lock()
         self._made: Optional[tuple[Any, Any]] = None
 
@@ -47,7 +49,7 @@ class EC2Client:
         sent = False
         try:
             once, repeating = self._clients()
-            method = getattr(once if operation == "run_instances" else repeating, operation)
+            method = getattr(once if operation in SENT_ONCE else repeating, operation)
             sent = True
             answer: dict[str, Any] = method(**parameters)
         except Exception as exc:  # noqa: BLE001 - no common base: no region, bad endpoint, ValueError of the parser
@@ -61,8 +63,27 @@ class EC2Client:
     def _clients(self) -> tuple[Any, Any]:
         with self._lock:  # making clients is not thread-safe in botocore, using them is
             if self._made is None:
-                self._made = _make_clients(self._options)
+                self._made = _make_clients(self.options)
             return self._made
+
+
+def pages(call: Callable[..., dict[str, Any]], operation: str, key: str, **parameters: Any) -> list[Mapping[str, Any]]:
+    """All rows of a listing, which ``call`` gives page by page."""
+    rows: list[Mapping[str, Any]] = []
+    tokens: set[str] = set()
+    while True:
+        answer = call(operation, **parameters)
+        if not isinstance(answer.get(key), list):
+            raise Fault(operation, "NotEC2", f"no {key} in the answer: is a login page in between?")
+        rows += answer[key]
+        token = answer.get("NextToken")
+        if not token:
+            return rows
+        if token in tokens:
+            # as good as a refusal of pages: a cloud that ignores the token sends the first page for ever
+            raise Fault(operation, "RepeatedNextToken", "the same page was announced twice", 400)
+        tokens.add(token)
+        parameters["NextToken"] = token
 
 
 def _make_clients(options: Mapping[str, Any]) -> tuple[Any, Any]:
@@ -74,7 +95,8 @@ def _make_clients(options: Mapping[str, Any]) -> tuple[Any, Any]:
     from elastiq.plugins.cloud.ec2_answers import limit
 
     session = Session(profile=options.get("profile"))
-    session.register_component("data_loader", Loader(file_loader=SlimFiles(options.get("api_version"))))
+    files = SlimFiles(options.get("api_version"), options.get("operations", OPERATIONS), options.get("teach"))
+    session.register_component("data_loader", Loader(file_loader=files))
     region, proxy = _region(options, session), options.get("proxy")
     keys = ("aws_access_key_id", "aws_secret_access_key", "aws_session_token")
 
@@ -112,17 +134,18 @@ def _region(options: Mapping[str, Any], session: Any) -> Optional[str]:
 
 
 class SlimFiles:
-    """botocore's file loader, but that of EC2's model it gives `OPERATIONS` only, and a small table of endpoints.
+    """botocore's file loader, but that of EC2's model it gives the operations only, and a small table of endpoints.
 
     With an ``api_version`` the requests name that one: botocore itself ships a few versions only and
     refuses the others. The parts that we use have only ever gained elements, so one parser fits all.
     """
 
-    def __init__(self, api_version: Optional[str] = None) -> None:
+    def __init__(self, api_version: Optional[str] = None, operations: Sequence[str] = OPERATIONS, teach: Any = None):
         from botocore.loaders import JSONFileLoader
 
         stock = JSONFileLoader()
         self.exists, self._load, self._api_version = stock.exists, stock.load_file, api_version
+        self._operations, self._teach = operations, teach
 
     def load_file(self, path: str) -> Optional[Any]:
         """The data of a file named without its end, None if there is none (botocore then looks elsewhere)."""
@@ -137,11 +160,15 @@ class SlimFiles:
     def _model(self, path: str) -> dict[str, Any]:
         packed = path + ".json.gz"
         with gzip.open(packed) if os.path.isfile(packed) else open(path + ".json", "rb") as file:
-            model = slim_model(file.read().decode("utf-8"))
+            model = slim_model(file.read().decode("utf-8"), self._operations)
         model["metadata"]["apiVersion"] = self._api_version or model["metadata"]["apiVersion"]
-        # old OpenStack answers TerminateInstances with <return>true</return> and no instances
-        ended = model["shapes"]["TerminateInstancesResult"]["members"]
-        ended["Return"] = {"shape": "Boolean", "locationName": "return"}
+        if self._teach:
+            self._teach(model)
+            return model
+        # OpenStack answers with <return>true</return> and no instances
+        for act in ("Start", "Stop", "Terminate"):
+            answer = model["shapes"][f"{act}InstancesResult"]["members"]
+            answer["Return"] = {"shape": "Boolean", "locationName": "return"}
         # that is all that CreateTags answers, and botocore looks at nothing of it: a login page would do
         model["operations"]["CreateTags"]["output"] = {"shape": "TerminateInstancesResult"}
         return model
@@ -155,13 +182,13 @@ def _endpoints(partitions: Mapping[str, Any]) -> dict[str, Any]:
     return {**partitions, "version": 3}
 
 
-def slim_model(text: str) -> dict[str, Any]:
-    """The service model in ``text`` with `OPERATIONS` and the shapes that they use only.
+def slim_model(text: str, operations: Sequence[str] = OPERATIONS) -> dict[str, Any]:
+    """The service model in ``text`` with these operations and the shapes that they use only.
 
     The text is not read as a whole: the parts are looked up in it. No operation has the name of a shape.
     """
     where = {found[1]: found.end() for found in _PLACE.finditer(text)}
-    wanted = ["metadata", *OPERATIONS]
+    wanted = ["metadata", *operations]
     if not where.keys() >= set(wanted):
         raise ValueError("botocore's EC2 model has an unknown form")
     decode = json.JSONDecoder().raw_decode
@@ -171,5 +198,5 @@ def slim_model(text: str) -> dict[str, Any]:
         if name not in parts:
             parts[name], end = decode(text, where[name])
             wanted += _SHAPE.findall(text, where[name], end)
-    metadata, operations = parts.pop("metadata"), {name: parts.pop(name) for name in OPERATIONS}
-    return {"version": "2.0", "metadata": metadata, "operations": operations, "shapes": parts}
+    metadata, found = parts.pop("metadata"), {name: parts.pop(name) for name in operations}
+    return {"version": "2.0", "metadata": metadata, "operations": found, "shapes": parts}

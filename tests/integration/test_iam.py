@@ -30,12 +30,13 @@ from botocore.exceptions import ClientError
 from moto.moto_server.threaded_moto_server import ThreadedMotoServer
 
 from elastiq.interfaces import AuthError, EndOutcome
-from elastiq.plugins.cloud import ec2_client
+from elastiq.plugins.cloud import ec2_client, ec2_flavours
 from elastiq.plugins.cloud.ec2 import EC2Cloud
 from tests.ec2_server import KEYS, OWNER, EC2Server, Rule, cloud_at, error, intent, moto_reservations
 
 SHIPPED = Path(__file__).resolve().parents[2] / "packaging/iam/elastiq-policy.json"
-ACTIONS = sorted(ec2_client.OPERATIONS)
+ACTIONS = sorted([*ec2_client.OPERATIONS, ec2_flavours.OPERATION])
+ACTS = ("ec2:TerminateInstances", "ec2:StopInstances", "ec2:StartInstances", "ec2:CreateTags")  # on instances
 IMAGE = "ami-12c6146b"  # one that moto knows
 
 
@@ -106,7 +107,7 @@ def asked_of_iam(parameters: Mapping[str, str]) -> Iterator[tuple[str, str, dict
         for kind, given in tags.items():
             context = with_tags("aws:RequestTag", given)
             yield "ec2:CreateTags", arn(kind), {**context, "ec2:CreateAction": "RunInstances"}
-    elif action in ("ec2:TerminateInstances", "ec2:CreateTags"):
+    elif action in ACTS:
         given = with_tags("aws:RequestTag", tags_in(parameters, "Tag"))
         for key, name in parameters.items():
             if re.fullmatch(r"(InstanceId|ResourceId)\.\d+", key):
@@ -189,7 +190,10 @@ def live_a_life(cloud: EC2Cloud) -> None:
     assert [one.id for one in cloud.instances(known).owned] == [made.id]
     assert [one.id for one in cloud.find(intent())] == [made.id]
     assert cloud.problems([made.id]) == {}
+    assert set(cloud.flavours(["m5.small", "m5.large"])) <= {"m5.large"}
     cloud.adopt([made.id])
+    assert cloud.stop([made.id])[made.id].outcome is EndOutcome.ENDING
+    assert cloud.start([made.id])[made.id].outcome is EndOutcome.ENDING
     assert cloud.terminate([made.id])[made.id].outcome is EndOutcome.ENDING
 
 
@@ -254,6 +258,7 @@ def test_what_is_not_the_clusters_can_neither_be_ended_nor_tagged(
     answers = cloud.terminate([ours, foreign])
     assert (answers[ours].outcome, answers[foreign].outcome) == (EndOutcome.ENDING, EndOutcome.FAILED)
     assert "ec2:TerminateInstances" in answers[foreign].detail
+    assert cloud.stop([foreign])[foreign].outcome is EndOutcome.FAILED
     assert dict(moto_instances())[foreign] == "running"
     with pytest.raises(AuthError, match="CreateTags"):
         cloud.adopt([foreign])  # a foreign one cannot be made ours first
@@ -316,6 +321,18 @@ def test_an_end_that_may_not_be_is_told_for_each(guarded: tuple[Gate, EC2Cloud, 
     assert one_line(answer.detail, "TerminateInstances at ", "ec2:TerminateInstances")
 
 
+def test_a_stop_or_start_that_may_not_be_says_which_right_is_missing(guarded: tuple[Gate, EC2Cloud, Any]) -> None:
+    gate, cloud, _ = guarded
+    (made,) = cloud.launch(intent())
+    gate.policy = without("StopInstances", without("StartInstances", shipped_policy()))
+    answer = cloud.stop([made.id])[made.id]
+    assert answer.outcome is EndOutcome.FAILED
+    assert one_line(answer.detail, "StopInstances at ", "ec2:StopInstances")
+    with pytest.raises(AuthError) as refused:
+        cloud.start([made.id])
+    assert one_line(str(refused.value), "StartInstances at ", "ec2:StartInstances")
+
+
 def test_adoption_without_the_right_to_tag_is_an_auth_error(guarded: tuple[Gate, EC2Cloud, Any]) -> None:
     gate, cloud, _ = guarded
     (made,) = cloud.launch(intent())
@@ -325,15 +342,18 @@ def test_adoption_without_the_right_to_tag_is_an_auth_error(guarded: tuple[Gate,
     assert one_line(str(refused.value), "CreateTags at ", "ec2:CreateTags")
 
 
-def test_it_can_do_without_images_and_status(
+def test_it_can_do_without_images_status_and_types(
     guarded: tuple[Gate, EC2Cloud, Any], caplog: pytest.LogCaptureFixture
 ) -> None:
     gate, cloud, _ = guarded
-    gate.policy = without("DescribeImages", without("DescribeInstanceStatus", shipped_policy()))
+    gate.policy = shipped_policy()
+    for action in ("DescribeImages", "DescribeInstanceStatus", "DescribeInstanceTypes"):
+        without(action, gate.policy)
     with caplog.at_level(logging.WARNING):
         live_a_life(cloud)
-    (warning,) = (text for text in caplog.messages if "DescribeInstanceStatus" in text)
-    assert one_line(warning, "instance status is not available", "ec2:DescribeInstanceStatus")
+    status, types = (text for text in caplog.messages if "DescribeInstance" in text)
+    assert one_line(status, "instance status is not available", "ec2:DescribeInstanceStatus")
+    assert one_line(types, "the sizes of flavours are not available", "ec2:DescribeInstanceTypes")
 
 
 # ------------------------------------------------------------------ moto's own enforcement: signatures and actions

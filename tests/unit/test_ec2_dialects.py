@@ -27,6 +27,9 @@ VALUES = {
     "without": "(({0})(, ({0}))*)?".format("|".join((TAGS, VOLUME_TAGS, SHUTDOWN, VOLUMES))),
     "pages": "yes|no",
     "status": "yes|no",
+    "types": "ec2|eucalyptus|no",
+    "stop": "yes|no",
+    "spot": "yes|no",
     "ids": "(numbers)?",
 }
 
@@ -101,6 +104,7 @@ def test_a_site_begins_with_what_the_table_says(name: str) -> None:
     assert isinstance(cloud, AlikeCloud) is (name != "aws")
     assert cloud.capabilities.tags is (TABLE[name]["tags"] != "none")
     assert cloud.capabilities.instance_problems is (TABLE[name]["status"] == "yes")
+    assert cloud.capabilities.stop is (TABLE[name]["stop"] == "yes")
     assert EC2Cloud.about(values) == f"dialect {name}: set by `dialect`"
 
 
@@ -122,7 +126,8 @@ def test_the_administrators_table_says_what_the_daemons_table_says() -> None:
         table = TABLE[name]
         volumes = "no" if VOLUMES in table["without"] else "yes"
         shutdown = "no" if SHUTDOWN in table["without"] else "yes"
-        assert told[name][:7] == [
+        assert told[name] == [
             words["tags"][table["tags"]], words["tokens"][table["tokens"]], volumes, shutdown, table["pages"],
-            table["status"], table["signature"],
+            table["status"], table["signature"], "no" if table["types"] == "no" else "yes", table["stop"],
+            table["spot"],
         ], name  # fmt: skip
