@@ -89,7 +89,7 @@ class Orders:
             if covered >= jobs or (one_only and covered):
                 break
             wanted = 1 if one_only else -(-(jobs - covered) // each)
-            count, obstacle = self._launch(offer, pool, wanted, f"{jobs} waiting {group_name(group)}")
+            count, obstacle = self._launch(offer, pool, wanted, group_name(group, jobs, "waiting job"))
             why = obstacle or why
             if count:
                 held = min(jobs - covered, count * each)

@@ -194,8 +194,8 @@ class Core:
         cluster, before = self.settings.cluster_name, self.store.recall("cluster")
         if len(self.registry) and before not in (None, cluster):
             raise StoreError(
-                f"{self.store.path}: holds {len(self.registry)} machines of cluster_name {before}, which would be lost "
-                f"to {cluster}: set the old name again, or end them and move the file away"
+                f"{self.store.path}: holds machines ({len(self.registry)}) of cluster_name {before}, which would be "
+                f"lost to {cluster}: set the old name again, or end them and move the file away"
             )
         self.store_is_new = before is None
         self.stored(partial(self.store.remember, "cluster", cluster))

@@ -58,7 +58,7 @@ class Daemon:
         core.restore()
         self.observer.launching.restore()
         self.observer.tell_sites()
-        log.info("cluster %s, head %s: %d nodes known", core.owner.cluster, core.owner.mark, len(core.registry))
+        log.info("cluster %s, head %s, nodes known: %d", core.owner.cluster, core.owner.mark, len(core.registry))
         self._every("check_vms", self._vms_period, self.check_vms, first_s=0.0)
         self._every("check_queue", lambda: core.settings.check_queue_every_s, self.observer.read_jobs, first_s=0.0)
         problems = self.observer.read_problems

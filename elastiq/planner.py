@@ -154,7 +154,7 @@ def _serve_group(s: Situation, group: JobGroup, waited: Optional[int], room: Roo
             why = f"fewer than waiting_jobs_threshold {s.settings.waiting_jobs_threshold} jobs have waited"
     young = left - launching
     if young > 0 and not why:
-        why = f"{young} of them have not waited for waiting_jobs_time_s {s.settings.waiting_jobs_time_s:g} yet"
+        why = f"waiting_jobs_time_s {s.settings.waiting_jobs_time_s:g} has not passed yet for {young} of them"
     return Verdict(group, held.jobs, launching, why or _served_by(s, held), matchable)
 
 
@@ -252,7 +252,7 @@ def _summary(s: Situation, made: Plan) -> str:
     unserved = [v for v in made.verdicts if v.held + v.launching < v.group.waiting]
     if unserved:
         worst = max(unserved, key=lambda v: v.group.waiting)
-        return f"nothing for {worst.group.waiting} {group_name(worst.group)}: {worst.reason}"
+        return f"nothing for {group_name(worst.group, worst.group.waiting)}: {worst.reason}"
     if any(v.group.waiting for v in made.verdicts):
         return "nothing: all waiting jobs have room, here or on machines to come"
     busy = s.registry.count(None, {State.BUSY})

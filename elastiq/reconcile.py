@@ -13,6 +13,7 @@ from typing import Iterable, Optional
 
 from elastiq.interfaces import Instance, Instances, InstanceState, Worker, Workers, WorkerState
 from elastiq.nodes import AT_BOOT, JOINED, TO_COME, Node, Registry, State, Stranger
+from elastiq.wording import counted
 
 # An ad whose daemon began this much before its instance was launched is another machine's.
 CLOCK_SKEW_S = 300.0
@@ -235,7 +236,7 @@ def _seen(registry: Registry, node: Node, worker: Worker, observed_s: float, wal
 
 def _why_busy(worker: Worker, mark: str) -> str:
     if worker.state is WorkerState.BUSY:
-        return f"runs {worker.jobs} job{'' if worker.jobs == 1 else 's'}"
+        return f"runs {counted(worker.jobs, 'job')}"
     if worker.is_drained:
         if worker.drained_by_mark(mark):
             return "still drained by us: it will be returned"

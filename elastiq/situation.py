@@ -13,6 +13,7 @@ from elastiq.health import Health
 from elastiq.interfaces import JobGroup, Jobs, Offer, Resources, request_fits
 from elastiq.nodes import Node, Registry
 from elastiq.settings import Settings
+from elastiq.wording import counted
 
 Fits = Callable[[JobGroup, Resources], tuple[bool, str]]
 
@@ -100,9 +101,9 @@ class Plan:
     unused: Mapping[str, tuple[str, frozenset[str]]] = field(default_factory=dict)
 
 
-def group_name(group: JobGroup) -> str:
-    """A group for people: what its jobs ask for."""
+def group_name(group: JobGroup, jobs: int, noun: str = "job") -> str:
+    """So many jobs of a group for people: with what each asks for."""
     r = group.request
-    sizes = ((r.cpus, "cpus"), (r.memory_mb, "MB"), (r.gpus, "gpus"))
-    parts = [f"{value:g} {unit}" for value, unit in sizes if value]
-    return "jobs" + (f" of {', '.join(parts)}" if parts else "")
+    sizes = ((r.cpus, "cpu"), (r.memory_mb, "MB"), (r.gpus, "gpu"))
+    parts = [counted(value, unit) for value, unit in sizes if value]
+    return counted(jobs, noun) + (f" of {', '.join(parts)}" if parts else "")

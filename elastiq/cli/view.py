@@ -7,6 +7,7 @@ from collections import Counter
 from typing import Any, Mapping
 
 from elastiq.cli.table import Screen, duration
+from elastiq.wording import counted
 
 Status = Mapping[str, Any]
 
@@ -77,8 +78,8 @@ def _queue(screen: Screen, queue: Status) -> list[str]:
 
 
 def _request(group: Status) -> str:
-    asked = (("cpus", " cpus"), ("memory_mb", " MB"), ("gpus", " gpus"))
-    return ", ".join(f"{group[key]:g}{unit}" for key, unit in asked if group[key]) or "not said"
+    asked = (("cpus", "cpu"), ("memory_mb", "MB"), ("gpus", "gpu"))
+    return ", ".join(counted(group[key], unit) for key, unit in asked if group[key]) or "not said"
 
 
 def _nodes(screen: Screen, status: Status, now: float) -> list[str]:

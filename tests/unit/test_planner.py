@@ -44,8 +44,8 @@ def test_waiting_jobs_get_as_many_machines_as_hold_them() -> None:
     made = plan(situation(group(waiting=9)))
     assert launched(made) == {"ec2/medium": 3}
     (order,) = made.launches
-    assert (order.reason, order.groups) == ("9 waiting jobs of 1 cpus, 1000 MB", {"g": 9})
-    assert made.summary == "launch 3 of ec2/medium: 9 waiting jobs of 1 cpus, 1000 MB"
+    assert (order.reason, order.groups) == ("9 waiting jobs of 1 cpu, 1000 MB", {"g": 9})
+    assert made.summary == "launch 3 of ec2/medium: 9 waiting jobs of 1 cpu, 1000 MB"
 
 
 def test_no_job_no_machine() -> None:
@@ -82,7 +82,7 @@ def test_jobs_wait_waiting_jobs_time_s_first(waited_s: float, acts: bool) -> Non
     made = plan(situation(group(waiting=4), settings=settings, waited_s=waited_s))
     assert bool(made.launches) is acts
     if not acts:
-        assert reason(made) == "4 of them have not waited for waiting_jobs_time_s 40 yet"
+        assert reason(made) == "waiting_jobs_time_s 40 has not passed yet for 4 of them"
 
 
 def test_of_a_group_only_those_that_have_waited_are_launched_for() -> None:
@@ -92,7 +92,7 @@ def test_of_a_group_only_those_that_have_waited_are_launched_for() -> None:
     settings = some_settings(waiting_jobs_time_s=40.0)
     made = plan(situation(group(waiting=20), history=history, settings=settings))
     assert launched(made) == {"ec2/medium": 1}
-    assert reason(made) == "16 of them have not waited for waiting_jobs_time_s 40 yet"
+    assert reason(made) == "waiting_jobs_time_s 40 has not passed yet for 16 of them"
 
 
 # --------------------------------------------------------------------------- how many
@@ -290,7 +290,7 @@ def test_one_offer_is_asked_once_for_all_that_it_is_for() -> None:
     (order,) = made.launches
     # The machine for min_vms takes two of b; the other two, and then a, need one and two more.
     assert (order.count, order.groups) == (4, {"a": 8, "b": 2})
-    assert order.reason == ("min_vms 1; 2 waiting jobs of 2 cpus; 8 waiting jobs of 1 cpus, 1000 MB")
+    assert order.reason == ("min_vms 1; 2 waiting jobs of 2 cpus; 8 waiting jobs of 1 cpu, 1000 MB")
 
 
 def test_a_site_whose_instances_are_not_known_is_never_launched_from() -> None:
@@ -750,6 +750,17 @@ def judge(s: Situation, made: Plan) -> None:
     in_service = s.registry.count(None, frozenset({State.IDLE, State.BUSY}))
     assert len(made.drains) <= max(0, in_service - settings.min_vms)
     assert made.summary
+
+
+@pytest.mark.parametrize(
+    ("waiting", "cpus", "said"),
+    [(1, 1, "1 waiting job of 1 cpu, 1048576 MB, 1 gpu"), (3, 2, "3 waiting jobs of 2 cpus, 1048576 MB, 1 gpu")],
+)
+def test_one_is_no_plural_and_a_terabyte_is_a_number(waiting: int, cpus: int, said: str) -> None:
+    request = Resources(cpus=cpus, memory_mb=2**20, gpus=1)
+    large = a_pool(capacity=Resources(cpus=8, memory_mb=2**22, gpus=8))
+    made = plan(situation(group(waiting=waiting, request=request), settings=some_settings(pools=(large,))))
+    assert [order.reason for order in made.launches] == [said]
 
 
 def test_the_summary_names_the_largest_group_that_is_not_served() -> None:
