@@ -47,7 +47,8 @@ class JobGroup:
     shape run now, None where the system cannot say. ``not_eligible`` says why no worker could
     ever run them as they are (held jobs and the like are best left out); empty when some could.
     ``pools`` are the only ones that the jobs may go to, as they say themselves; empty: any. Each job
-    needs ``nodes`` machines at once, with the request on each of them.
+    needs ``nodes`` machines at once, with the request on each of them. ``ad`` is what `BatchSystem.match`
+    wants to know of them beside the request, lines in the batch system's own words.
     """
 
     key: str
@@ -59,6 +60,7 @@ class JobGroup:
     not_eligible: str = ""
     pools: tuple[str, ...] = ()
     nodes: int = 1
+    ad: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
