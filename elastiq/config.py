@@ -49,6 +49,7 @@ class _Reader:
         self.problems, self.warnings = Problems(path), Problems(path)
         self.set_keys: dict[int, str] = {}  # by their lines
         self.bad: set[tuple[str, str]] = set()  # keys whose values could not be used
+        self.priced: dict[str, Pool] = {}  # of each section, its flavours and prices, if those could be read
         data, self.mode = read_file(path)
         self.sections = self.warnings.sections = parse(decode(data, self.problems), self.problems)
 
@@ -63,10 +64,10 @@ class _Reader:
         pools = self._pools({*CORE, batch}, substitute)
         values_of_core = {key: value for section in core.values() for key, value in section.items()}
         settings = Settings(pools=tuple(pools.values()), batch_options=batch_options, **values_of_core)
-        if quota["max_cost_per_hour"] or quota["max_cost_per_day"] or any(pool.prices for pool in pools.values()):
+        if quota["max_cost_per_hour"] or quota["max_cost_per_day"] or any(pool.prices for pool in self.priced.values()):
             from elastiq.prices import check_prices
 
-            check_prices(quota, pools, self.problems)
+            check_prices(quota, self.priced, self.problems)
         if quota["min_vms"] or any(pool.min_vms or pool.terms.min_idle_vms for pool in pools.values()):
             from elastiq.quotas import check_quotas
 
@@ -179,10 +180,13 @@ class _Reader:
                 found["user_data"] = user_data(entry, file, data, given, self.warnings)
             except ConfigError as error:
                 self._bad(entry, error.problems[0])
-        if any((entry.section, key) in self.bad for key, entry in whole.entries.items()):
-            return None
         flavours, low, high = (found.pop(key) for key in ("flavour", "min_vms", "max_vms"))
         prices = {flavour: float(price) for flavour, price in (found.pop("price") or {}).items()}
+        bad = {key for key, entry in whole.entries.items() if (entry.section, key) in self.bad}
+        if not bad & {"flavour", "price"}:
+            self.priced[section] = Pool("", "", flavours or ("",), prices=prices)
+        if bad:
+            return None
         capacity = Resources(*(found.pop(key) for key in ("cpus", "memory_mb", "disk_mb", "gpus")))
         terms = Terms(**{key: found.pop(key) for key in Terms.__dataclass_fields__})
         site, networks = cloud.site_of(found), cloud.networks_of(found)

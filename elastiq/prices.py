@@ -10,7 +10,7 @@ from elastiq.interfaces import Pool
 
 def check_prices(quota: Mapping[str, Optional[float]], pools: Mapping[str, Pool], problems: Problems) -> None:
     """A cap is worth nothing where a machine has no price, and allows none where each costs more. ``pools`` are
-    by section."""
+    by section, those with other mistakes too: of each, only flavours and prices count."""
     flavours = {flavour for pool in pools.values() for flavour in pool.flavours}
     unknown = sorted({name for pool in pools.values() for name in pool.prices} - flavours - {"*"})
     if unknown:

@@ -270,6 +270,14 @@ def test_a_cap_on_the_cost_needs_every_price(tmp_path: Path, lines: str, said: s
     assert any(said in problem for problem in found), found
 
 
+def test_a_price_is_judged_together_with_the_other_mistakes_of_its_pool(tmp_path: Path) -> None:
+    head = "[quota]\nmax_cost_per_day = 30\n"
+    found = problems(tmp_path, with_ec2("flavour = a\nprice = 31\nmax_vms = many\ncpus = few", head))
+    assert len(found) == 3 and any("price: is above max_cost_per_day" in problem for problem in found), found
+    found = problems(tmp_path, with_ec2("flavour = a\nprice = cheap\nmax_vms = many", head))
+    assert len(found) == 2, "of a price that cannot be read nothing else is said"
+
+
 def test_a_store_is_read_by_who_uses_it(tmp_path: Path) -> None:
     """What is stored is JSON."""
     store = Store(str(tmp_path / "store"))
