@@ -7,7 +7,7 @@ machines and not with their numbers.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Iterable, Optional
 
 from elastiq.interfaces import Resources
@@ -72,6 +72,7 @@ class Held:
     on_joined: str = ""  # one joined machine with room for it
     on_coming: str = ""  # one machine to come that will have it
     passed_over: bool = False
+    machines: dict[str, int] = field(default_factory=dict)  # how many of the jobs each of them holds
 
 
 class Room:
@@ -123,6 +124,7 @@ class Room:
             machines, c.machines = c.machines[:count], c.machines[count:]
             held.jobs += count * jobs_on_each
             self.reserved.update(machines)
+            held.machines.update(dict.fromkeys(machines, jobs_on_each))
             if c.joined:
                 held.on_joined = held.on_joined or machines[0]
             else:

@@ -155,7 +155,7 @@ def _serve_group(s: Situation, group: JobGroup, waited: Optional[int], room: Roo
     young = left - launching
     if young > 0 and not why:
         why = f"waiting_jobs_time_s {s.settings.waiting_jobs_time_s:g} has not passed yet for {young} of them"
-    return Verdict(group, held.jobs, launching, why or _served_by(s, held), matchable)
+    return Verdict(group, held.jobs, launching, why or _served_by(s, held), matchable, held.machines)
 
 
 def _served_by(s: Situation, held: Held) -> str:

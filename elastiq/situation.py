@@ -85,6 +85,8 @@ class Verdict:
     launching: int
     reason: str
     matchable: bool = True
+    # How many of its jobs each machine holds, by node id, or "worker NAME"; others than nodes to come go by a text.
+    machines: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
