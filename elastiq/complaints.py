@@ -33,8 +33,7 @@ def unread_section(section: str, why: str, problems: Problems, warnings: Problem
     elif kind in clouds:
         problems.at(section, "", why)
     else:
-        names = [*CORE, "schedule", *batches, *clouds]
-        problems.at(section, "", f"is not a known section, {hint(kind, names, '[{}]')}")
+        problems.at(section, "", f"is not a known section, {hint(kind, [*CORE, *batches, *clouds], '[{}]')}")
 
 
 def batch_classes(sections: Iterable[str]) -> Iterator[type[BatchSystem]]:

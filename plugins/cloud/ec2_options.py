@@ -13,7 +13,7 @@ from typing import Any, Callable, Mapping, Optional
 from urllib.parse import urlsplit
 
 from elastiq.options import Kind, Option, above_zero
-from elastiq.plugins.cloud.ec2_dialects import TABLE
+from elastiq.plugins.cloud.ec2_dialects import TABLE, doubt
 
 TAG_LIMIT = 40
 """EC2 allows 50 tags on an instance; the rest is for elastiq's own and the cloud's."""
@@ -66,6 +66,10 @@ def _interfaces(value: tuple[str, ...]) -> str:
     return f"`{wrong[0]}` is not of the form SUBNET or SUBNET:GROUP+GROUP" if wrong else ""
 
 
+def _spot_price(value: float) -> str:
+    return "" if value > 0.001 else "must be above 0.001"  # EC2 API Reference, SpotMarketOptions
+
+
 _template = _form(
     r"[^:]+(:([0-9]+|\$Latest|\$Default))?",
     "is not of the form ID-OR-NAME[:VERSION], VERSION a number, $Latest or $Default",
@@ -91,7 +95,7 @@ _KEY_ID, _SECRET = "aws_access_key_id", "aws_secret_access_key"
 OPTIONS: tuple[Option, ...] = (
     # the site
     Option("api_url", Kind.TEXT, check=_api_url, site=True),
-    Option("dialect", Kind.CHOICE, "auto", choices=("auto", *TABLE.sections()), site=True),
+    Option("dialect", Kind.CHOICE, "auto", choices=("auto", *TABLE.sections()), doubt=doubt, site=True),
     Option("api_version", Kind.TEXT, site=True),
     Option("region", Kind.TEXT, site=True),
     Option(_KEY_ID, Kind.TEXT, needs=(_SECRET,), excludes=("profile",), site=True),
@@ -106,6 +110,7 @@ OPTIONS: tuple[Option, ...] = (
     # the machines
     Option("image_id", Kind.TEXT, required=True, unless="launch_template"),
     Option("launch_template", Kind.TEXT, check=_template),
+    Option("spot_max_price", Kind.NUMBER, needs=("market",), check=_spot_price),
     Option("key_name", Kind.TEXT),
     Option("user_data_b64", Kind.BASE64, secret=True),
     Option("user_data_file", Kind.PATH, excludes=("user_data_b64",)),

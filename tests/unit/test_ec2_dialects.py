@@ -14,6 +14,7 @@ from elastiq.plugins.cloud.ec2_alikes import AlikeCloud, spoken
 from elastiq.plugins.cloud.ec2_dialects import TABLE, dialect_of
 from elastiq.plugins.cloud.ec2_options import OPTIONS
 from elastiq.plugins.cloud.ec2_request import SHUTDOWN, TAGS, VOLUME_TAGS, VOLUMES
+from tests.unit.config_files import load, with_ec2
 
 CLOUDS = Path(__file__).resolve().parents[2] / "docs" / "clouds.md"
 NAMES = ["aws", "eucalyptus", "generic", "openstack-ec2api", "opennebula", "outscale"]
@@ -131,3 +132,26 @@ def test_the_administrators_table_says_what_the_daemons_table_says() -> None:
             table["status"], table["signature"], "no" if table["types"] == "no" else "yes", table["stop"],
             table["spot"],
         ], name  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("url", "dialect", "own"),
+    [
+        ("https://ec2.eu-west-1.amazonaws.com", "eucalyptus", "aws"),
+        ("https://ec2.eu-west-1.amazonaws.com", "aws", ""),
+        ("https://ec2.eu-west-1.amazonaws.com", "auto", ""),
+        ("https://ec2.eu-west-1.amazonaws.com", "generic", ""),  # it claims nothing
+        ("", "outscale", "aws"),
+        ("https://fcu.eu-west-2.outscale.com", "aws", "outscale"),
+        ("http://cloud.example.org:8773/services/compute", "opennebula", "eucalyptus"),
+        ("http://127.0.0.1:5000", "aws", ""),  # a cloud that is compatible
+        ("https://cloud.example.org/", "openstack-ec2api", ""),
+    ],
+)
+def test_a_dialect_that_is_surely_not_its_endpoints_is_warned_of(
+    tmp_path: Path, url: str, dialect: str, own: str
+) -> None:
+    loaded = load(tmp_path, with_ec2(f"api_url = {url}\ndialect = {dialect}\n[ec2:more]\nmax_vms = 2\n"))
+    endpoint = f"but api_url is an endpoint of {own}: correct one, or leave `dialect` out"
+    warnings = [f"{tmp_path / 'elastiq.conf'}:6: [ec2] dialect: is {dialect}, {endpoint}"] if own else []
+    assert [warning for warning in loaded.warnings if "dialect" in warning] == warnings
