@@ -33,7 +33,8 @@ def unread_section(section: str, why: str, problems: Problems, warnings: Problem
     elif kind in clouds:
         problems.at(section, "", why)
     else:
-        problems.at(section, "", f"is not a known section, {hint(kind, [*CORE, *batches, *clouds], '[{}]')}")
+        names = [*CORE, "schedule", *batches, *clouds]
+        problems.at(section, "", f"is not a known section, {hint(kind, names, '[{}]')}")
 
 
 def batch_classes(sections: Iterable[str]) -> Iterator[type[BatchSystem]]:

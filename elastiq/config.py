@@ -61,7 +61,8 @@ class _Reader:
 
             elastiq["cluster_name"] = host_name(self.problems, self.warnings)
         batch, batch_options = self._batch(elastiq["batch_plugin"])
-        pools = self._pools({*CORE, batch}, substitute)
+        scheduled = [name for name in self.sections if name.partition(":")[0] == "schedule"]
+        pools = self._pools({*CORE, batch, *scheduled}, substitute)
         values_of_core = {key: value for section in core.values() for key, value in section.items()}
         settings = Settings(pools=tuple(pools.values()), batch_options=batch_options, **values_of_core)
         if quota["max_cost_per_hour"] or quota["max_cost_per_day"] or any(pool.prices for pool in self.priced.values()):
@@ -73,6 +74,11 @@ class _Reader:
 
             known = replace(settings, max_vms=None) if ("quota", "max_vms") in self.bad else settings
             check_quotas(known, pools, {section for section, _ in self.bad} <= {*CORE}, self.problems)
+        if scheduled:
+            from elastiq import timetable
+
+            read = {name: self._values(self.sections[name], timetable.OPTIONS) for name in scheduled}
+            settings = timetable.scheduled(settings, read, self.bad, self.problems)
         if elastiq["log_format"] == "json" and importlib.util.find_spec("pythonjsonlogger") is None:
             self.problems.at("elastiq", "log_format", "json needs python-json-logger, install it or write text")
         self.problems.raise_any()

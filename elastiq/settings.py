@@ -7,9 +7,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Mapping, Optional
+from typing import TYPE_CHECKING, Any, Mapping, Optional
 
 from elastiq.interfaces import Pool
+
+if TYPE_CHECKING:
+    from elastiq.schedule import Schedule
 
 
 @dataclass(frozen=True)
@@ -57,6 +60,9 @@ class Settings:
     # [debug]
     dry_run_boot_vms: bool = False
     dry_run_shutdown_vms: bool = False
+
+    # the sections [schedule:NAME]: `elastiq.schedule.in_force` makes of them what holds at a time
+    schedules: tuple[Schedule, ...] = ()
 
     # the batch plugin's section, typed by its own declarations
     batch_options: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)

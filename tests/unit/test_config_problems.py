@@ -355,7 +355,7 @@ def test_a_key_before_any_section_is_told(tmp_path: Path) -> None:
         ("EC2", "did you mean [ec2]?"),
         ("ec3:gpu", "did you mean [ec2]?"),
         ("HTCondor", "did you mean [htcondor]?"),
-        ("wholly-other", "known are: elastiq, quota, broker, debug, substitute, htcondor, ec2"),
+        ("wholly-other", "known are: elastiq, quota, broker, debug, substitute, schedule, htcondor, ec2"),
     ],
 )
 def test_an_unknown_section_is_told_with_the_nearest_known_one(tmp_path: Path, section: str, said: str) -> None:
