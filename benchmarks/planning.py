@@ -98,7 +98,7 @@ class Case:
     def observe(self) -> None:
         """Take one read of everything."""
         take_instances(self.registry, "site", self.instances, NOW, WALL, 600.0)
-        take_workers(self.registry, self.workers, True, 15.0, WALL, {}, "head")
+        take_workers(self.registry, self.workers, True, 15.0, WALL, dict, "head")
         self.history = WaitingHistory(0.0)
         self.history.observe(NOW, self.jobs)
         self.trials.observe_jobs(self.jobs, frozenset())

@@ -191,31 +191,25 @@ class Observer:
         self.settled_why = self.judge.why_unsettled(view, expected, began)
         settled = not self.settled_why
         self.observed_s = self._settled_watch.passed_s(began, settled, self.workers.stale_after_s)
-        explained, mark = self._explained(), core.owner.mark
-        reconcile.take_workers(core.registry, view, settled, self.observed_s, core.wall(), explained, mark)
+        wall, mark = core.wall(), core.owner.mark
+        reconcile.take_workers(core.registry, view, settled, self.observed_s, wall, self._explained, mark)
         core.tell("workers are not settled", self.settled_why, logging.INFO)
         self._tell_identity()
         self.ending.look(began, settled, self.sites(), self.no_end())
 
     def _tell_identity(self) -> None:
-        core = self._core
-        unexplained = sorted(name for name, s in core.registry.strangers.items() if not s.explained)
-        doubted = core.registry.count(None, {State.BOOTING, State.LOST, State.FAILED})
-        text = (
-            f"workers {', '.join(unexplained[:5])} match no instance: nothing that may be one of them is ended "
-            "as never joined or lost; let the image publish its instance id, or set static_workers"
-        )
-        core.tell("identity", text if unexplained and doubted else "")
+        core, text = self._core, ""
+        if core.registry.strangers:
+            from elastiq.strangers import doubt
 
-    def _explained(self) -> dict[str, str]:
-        """Addresses, ids and names at which a worker need not be a node of ours."""
-        core = self._core
-        known = dict.fromkeys([*core.owner.addresses, *filter(None, [core.owner.instance_id])], "the head node")
-        for view in [seen.value for seen in self.instances.values() if seen.value is not None]:
-            known.update(dict.fromkeys(view.foreign_addresses, "an instance that is not ours"))
-            known.update((instance.id, "another head's") for instance in view.other_heads)
-        known.update((name.lower(), "a static worker") for name in core.settings.static_workers)
-        return known
+            text = doubt(core.registry)
+        core.tell("identity", text)
+
+    def _explained(self) -> Mapping[str, str]:
+        from elastiq.strangers import explained
+
+        views = [seen.value for seen in self.instances.values() if seen.value is not None]
+        return explained(self._core.owner, views, self._core.settings.static_workers)
 
     def _problems_read(self, outcome: Outcome[Mapping[str, str]]) -> None:
         core = self._core

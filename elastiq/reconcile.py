@@ -9,27 +9,21 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Iterable, Optional
+from typing import Callable, Iterable, Mapping, Optional
 
 from elastiq.interfaces import Instance, Instances, InstanceState, Worker, Workers, WorkerState
-from elastiq.nodes import AT_BOOT, JOINED, TO_COME, Node, Registry, State, Stranger
+from elastiq.nodes import AT_BOOT, JOINED, TO_COME, Node, Registry, State
 from elastiq.wording import counted
+
+Explain = Callable[[], Mapping[str, str]]
 
 # An ad whose daemon began this much before its instance was launched is another machine's.
 CLOCK_SKEW_S = 300.0
-# A listing may lag behind; so many complete ones in a row without an instance are believed.
-LISTINGS_BEFORE_GONE = 3
 # The clocks of a node are stored this often: so much of them a restart may cost.
 STORED_EVERY_S = 60.0
 # How fast jobs start on a machine is averaged over about this time.
 PACE_S = 600.0
-# What an instance that nobody knew is taken over as; it is no boot of ours.
 BROKEN = (InstanceState.STOPPING, InstanceState.STOPPED, InstanceState.ERROR)
-FOUND_AS = {
-    InstanceState.SHUTTING_DOWN: State.TERMINATING,
-    InstanceState.RUNNING: State.BOOTING,
-    **dict.fromkeys(BROKEN, State.FAILED),
-}
 
 
 # --------------------------------------------------------------------------- the cloud's side
@@ -48,20 +42,17 @@ def take_instances(
         if node is None:
             if instance.state is InstanceState.TERMINATED:
                 continue  # ended ones linger in listings for an hour
-            state = FOUND_AS.get(instance.state, State.PENDING)
-            node = Node(instance.id, instance.pool, site, state, instance.flavour, intent=instance.intent)
-            node.instance_id, node.reason, node.listed_by = instance.id, "found in the cloud", began + grace_s
-            node.since, node.created_at = wall, instance.launched_at or wall
-            registry.add(node)
-            notices.append(f"{instance.id} carries our tags and was not known: taken over as {state.value}")
+            from elastiq.discrepancies import take_over
+
+            node = take_over(registry, site, instance, began + grace_s, wall)
+            notices.append(f"{instance.id} carries our tags and was not known: taken over as {node.state.value}")
         _update(registry, node, instance, wall)
     listed = {instance.id for instance in seen.owned}
     missing = [n for n in registry if n.site == site and n.instance_id and n.instance_id not in listed]
-    alive = [node for node in missing if node.seen is not None and node.state in JOINED and began >= node.listed_by]
-    if alive:  # such a list proves nothing about the others either
-        notices.append(f"the cloud does not list {alive[0].name}, but its worker reports: nothing is taken for gone")
-    for node in missing if not alive else ():
-        _not_listed(registry, node, began, wall)
+    if overdue := [node for node in missing if began >= node.listed_by]:
+        from elastiq.discrepancies import miss
+
+        notices += miss(registry, overdue, began, wall)
     return notices
 
 
@@ -84,7 +75,8 @@ def _update(registry: Registry, node: Node, instance: Instance, wall: float) -> 
     node.flavour = node.flavour or instance.flavour
     state, detail = instance.state, instance.state_detail or instance.state.value
     if state is InstanceState.TERMINATED:
-        registry.move(node, State.GONE, _why_gone(node, f"the cloud says {detail}"), wall)
+        why = node.reason if node.state is State.TERMINATING else f"the cloud says {detail}"
+        registry.move(node, State.GONE, why, wall)
     elif node.state is State.TERMINATING:
         return
     elif state is InstanceState.SHUTTING_DOWN:
@@ -98,19 +90,6 @@ def _update(registry: Registry, node: Node, instance: Instance, wall: float) -> 
         registry.move(node, State.BOOTING, "", wall)
     elif state is InstanceState.UNKNOWN and node.state in TO_COME:
         node.reason = f"the cloud says {detail}, which is unknown here"
-
-
-def _why_gone(node: Node, detail: str) -> str:
-    return node.reason if node.state is State.TERMINATING else detail
-
-
-def _not_listed(registry: Registry, node: Node, began: float, wall: float) -> None:
-    """Owned, with an id, and missing in a complete listing."""
-    if began < node.listed_by or (node.act_ended is not None and began <= node.act_ended):
-        return
-    node.unlisted += 1
-    if node.unlisted >= LISTINGS_BEFORE_GONE:
-        registry.move(node, State.GONE, _why_gone(node, "the cloud lists it no more"), wall)
 
 
 # --------------------------------------------------------------------------- the batch system's side
@@ -158,12 +137,12 @@ def _stale(worker: Worker, node: Node) -> bool:
 
 
 def take_workers(
-    registry: Registry, seen: Workers, settled: bool, observed_s: float, wall: float, explain: dict[str, str], mark: str
+    registry: Registry, seen: Workers, settled: bool, observed_s: float, wall: float, explain: Explain, mark: str
 ) -> None:
     """Bring a read of the workers into the registry.
 
     ``observed_s`` is the time since the last settled read, 0 if anything unsettled lay between: only
-    it runs the clocks. ``explain`` says for addresses and names why a worker there may be no node of
+    it runs the clocks. ``explain()`` says for addresses and names why a worker there may be no node of
     ours. What is positively seen is believed even in an unsettled view; what is missing is not.
     """
     matches = match(registry, seen.workers)
@@ -182,23 +161,11 @@ def take_workers(
     registry.ended -= ours
     if settled:
         registry.ended &= {worker.name for worker in seen.workers}
-    known = {name: stranger for name, stranger in registry.strangers.items() if name not in ours}
-    registry.strangers = {} if settled else dict(known)
-    for worker in matches.strangers:
-        if worker.name not in registry.ended:
-            registry.strangers[worker.name] = _stranger(registry, known.get(worker.name), worker, observed_s, explain)
+    strangers = [worker for worker in matches.strangers if worker.name not in registry.ended]
+    if strangers or registry.strangers:
+        from elastiq.strangers import take_strangers
 
-
-def _stranger(
-    registry: Registry, before: Optional[Stranger], worker: Worker, observed_s: float, explain: dict[str, str]
-) -> Stranger:
-    seen_at = (worker.name, worker.instance_id or "", *sorted(worker.addresses))
-    explained = next((explain[name] for name in seen_at if name in explain), "")
-    if before is None:
-        number = registry.stranger_numbers.get(worker.name) or registry.next_number()
-        return Stranger(worker, number, explained)
-    same = (before.worker.free, before.worker.jobs) == (worker.free, worker.jobs)
-    return Stranger(worker, before.number, explained, before.room_s + observed_s if same else 0.0)
+        take_strangers(registry, strangers, ours, settled, observed_s, explain())
 
 
 def _seen(registry: Registry, node: Node, worker: Worker, observed_s: float, wall: float, mark: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from elastiq import core, ending, interfaces, observations, observer, planner, reconcile
+from elastiq import core, discrepancies, ending, interfaces, observations, observer, planner, reconcile
 from tests.mutants.bends import both, jobs, often, only, setting, throughout
 from tests.mutants.planting import Change, Mutant
 
@@ -224,8 +224,8 @@ MUTANTS: tuple[Mutant, ...] = (
         "takes a machine for gone that one listing lacks",
         "I1 I4 I6",
         (
-            Change(reconcile, "_not_listed", "node.unlisted >= LISTINGS_BEFORE_GONE", "node.unlisted"),
-            Change(reconcile, "_not_listed", "if began < node.listed_by or", "if"),
+            Change(discrepancies, "_not_listed", "node.unlisted >= LISTINGS_BEFORE_GONE", "node.unlisted"),
+            Change(reconcile, "take_instances", "if began >= node.listed_by", ""),
         ),
         both(throughout("pages_shift"), setting(max_vms=5), jobs()),
     ),

@@ -8,9 +8,10 @@ from typing import Optional
 
 import pytest
 
+from elastiq.discrepancies import LISTINGS_BEFORE_GONE
 from elastiq.interfaces import Instance, InstanceState, Resources, Worker, WorkerState
 from elastiq.nodes import Node, Registry, State
-from elastiq.reconcile import CLOCK_SKEW_S, LISTINGS_BEFORE_GONE, match, take_instances, take_workers
+from elastiq.reconcile import CLOCK_SKEW_S, match, take_instances, take_workers
 from tests.unit.values import NOW, WALL, a_node, a_registry, a_worker, an_instance, listing, view
 
 HEAD = "abcdef0123456789"
@@ -24,7 +25,7 @@ def see(
     observed_s: float = 0.0,
     explain: Optional[dict[str, str]] = None,
 ) -> None:
-    take_workers(registry, view(*workers), settled, observed_s, WALL, explain or {}, HEAD)
+    take_workers(registry, view(*workers), settled, observed_s, WALL, lambda: explain or {}, HEAD)
 
 
 def list_site(registry: Registry, *owned: Instance, began: float = NOW, site: str = "aws") -> list[str]:

@@ -1,0 +1,52 @@
+"""Where a listing and the registry differ: instances that nobody knew, and such as the cloud does not list.
+
+Pure. Imported when there are some.
+"""
+
+from __future__ import annotations
+
+from typing import Sequence
+
+from elastiq.interfaces import Instance, InstanceState
+from elastiq.nodes import JOINED, Node, Registry, State
+
+# A listing may lag behind; so many complete ones in a row without an instance are believed.
+LISTINGS_BEFORE_GONE = 3
+# What an instance that nobody knew is taken over as; it is no boot of ours.
+FOUND_AS = {
+    InstanceState.SHUTTING_DOWN: State.TERMINATING,
+    InstanceState.RUNNING: State.BOOTING,
+    InstanceState.STOPPING: State.FAILED,
+    InstanceState.STOPPED: State.FAILED,
+    InstanceState.ERROR: State.FAILED,
+}
+
+
+def take_over(registry: Registry, site: str, instance: Instance, listed_by: float, wall: float) -> Node:
+    """An instance of ours that was not known, as after a loss of the state. Until ``listed_by`` (monotonic) a listing
+    may lack it."""
+    state = FOUND_AS.get(instance.state, State.PENDING)
+    node = Node(instance.id, instance.pool, site, state, instance.flavour, intent=instance.intent)
+    node.instance_id, node.reason, node.listed_by = instance.id, "found in the cloud", listed_by
+    node.since, node.created_at = wall, instance.launched_at or wall
+    return registry.add(node)
+
+
+def miss(registry: Registry, missing: Sequence[Node], began: float, wall: float) -> list[str]:
+    """Nodes that a complete listing lacks though it should have them: gone, if others say the same. Returns what a
+    person should know."""
+    alive = [node for node in missing if node.seen is not None and node.state in JOINED]
+    if alive:  # such a list proves nothing about the others either
+        return [f"the cloud does not list {alive[0].name}, but its worker reports: nothing is taken for gone"]
+    for node in missing:
+        _not_listed(registry, node, began, wall)
+    return []
+
+
+def _not_listed(registry: Registry, node: Node, began: float, wall: float) -> None:
+    if node.act_ended is not None and began <= node.act_ended:
+        return
+    node.unlisted += 1
+    if node.unlisted >= LISTINGS_BEFORE_GONE:
+        why = node.reason if node.state is State.TERMINATING else "the cloud lists it no more"
+        registry.move(node, State.GONE, why, wall)
