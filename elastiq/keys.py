@@ -6,12 +6,9 @@ section and a cloud's further pool keys are declared by their plugins.
 
 from __future__ import annotations
 
-import ipaddress
-import math
 import re
-from contextlib import suppress
 from functools import partial
-from typing import Any, Callable, Mapping, Sequence
+from typing import Any, Callable
 
 from elastiq.interfaces import Terms
 from elastiq.options import Kind, Option, above_zero
@@ -27,18 +24,15 @@ def check_cluster_name(value: str) -> str:
     return "" if _NAME.fullmatch(value) else f"must be {form}"
 
 
-def _level(text: str) -> str:
-    """1.0 took the numbers of Python's logging, 0 for everything."""
-    with suppress(ValueError, OverflowError):  # also of "nan" and "inf"
-        return _LEVELS[min(max(math.ceil(float(text) / 10), 1), 5) - 1]
-    return "warning" if text.lower() == "warn" else text
+def _rare(name: str) -> Callable[[Any], str]:
+    """A function of `elastiq.rare_values`, which is imported once there is something for it."""
 
+    def call(value: Any) -> str:
+        from elastiq import rare_values
 
-def _address(version: int, value: str) -> str:
-    with suppress(ValueError):
-        if ipaddress.ip_address(value).version == version:
-            return ""
-    return f"is not an IPv{version} address"
+        return str(getattr(rare_values, name)(value))
+
+    return call
 
 
 def _period(value: float) -> str:
@@ -68,7 +62,7 @@ CORE: dict[str, tuple[Option, ...]] = {
         _setting("consolidate", Kind.BOOL),
         _setting("static_workers", Kind.LIST, spelling=str.lower),
         _setting("batch_plugin", Kind.TEXT),
-        _setting("log_level", Kind.CHOICE, choices=_LEVELS, spelling=_level),
+        _setting("log_level", Kind.CHOICE, choices=_LEVELS, spelling=_rare("level")),
         _setting("log_format", Kind.CHOICE, choices=("text", "json")),
         _setting("quota_counts", Kind.CHOICE, choices=("owned", "all")),
     ),
@@ -82,29 +76,16 @@ CORE: dict[str, tuple[Option, ...]] = {
     "broker": (_setting("policy", Kind.LIST, choices=("cheapest", "priority", "balance", "least-waste")),),
     "debug": (_setting("dry_run_boot_vms", Kind.BOOL), _setting("dry_run_shutdown_vms", Kind.BOOL)),
     "substitute": (
-        Option("ipv4", Kind.TEXT, check=partial(_address, 4)),
-        Option("ipv6", Kind.TEXT, check=partial(_address, 6)),
+        Option("ipv4", Kind.TEXT, check=_rare("ipv4")),
+        Option("ipv6", Kind.TEXT, check=_rare("ipv6")),
         Option("fqdn", Kind.TEXT),
     ),
 }
 
 
-def _prices(value: Mapping[str, str]) -> str:
-    for flavour, text in value.items():
-        if not re.fullmatch(r"[0-9]+\.?[0-9]*|\.[0-9]+", text):
-            return f"has no number for `{flavour}`, write a price or flavour=price, flavour=price"
-    return ""
-
-
-def _worker_ad(lines: Sequence[str]) -> str:
-    from elastiq.worker_ads import check_worker_ad
-
-    return check_worker_ad(lines)
-
-
 POOL: tuple[Option, ...] = (
     Option("flavour", Kind.LIST, ()),
-    Option("price", Kind.TAGS, check=_prices, spelling=lambda text: text if "=" in text else f"*={text}"),
+    Option("price", Kind.TAGS, check=_rare("price"), spelling=lambda text: text if "=" in text else f"*={text}"),
     Option("cpus", Kind.NUMBER, unit="cores", check=above_zero),
     Option("memory_mb", Kind.NUMBER, unit="MB", check=above_zero),
     Option("disk_mb", Kind.NUMBER, unit="MB", check=above_zero),
@@ -118,6 +99,6 @@ POOL: tuple[Option, ...] = (
     _term("n_jobs_per_vm", Kind.INT, unit="jobs", check=above_zero),
     _term("reserve_memory_mb", Kind.NUMBER, unit="MB"),
     _term("reserve_disk_mb", Kind.NUMBER, unit="MB"),
-    _term("worker_ad", Kind.LINES, check=_worker_ad),
+    _term("worker_ad", Kind.LINES, check=_rare("worker_ad")),
     _term("idle_action", Kind.CHOICE, choices=("terminate", "stop")),
 )

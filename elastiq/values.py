@@ -5,12 +5,11 @@ A complaint says what is wrong and what to do, and never holds the text of a sec
 
 from __future__ import annotations
 
-import base64
 import math
 import re
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Callable
 
 from elastiq.options import Kind, Option
 
@@ -24,14 +23,16 @@ def parse(option: Option, text: str, home: Path) -> Any:
     for a person."""
     if not text and option.default is None:
         return None  # `key =` is as good as no key: 1.0's example file is full of them
-    may_be_empty = option.kind in (Kind.TEXT, Kind.LIST, Kind.LINES, Kind.TAGS) and not option.choices
+    may_be_empty = option.kind in (Kind.TEXT, Kind.LIST, Kind.LINES, Kind.TAGS) and not (
+        option.choices and option.default
+    )
     if not text.strip(", \t\n") and (text or not may_be_empty):
         raise ValueError("is empty, write a value or remove the line")
     if re.search(r"[\0-\x08\x0b-\x1f\x7f]", text):  # the tab and the end of a line are none
         raise ValueError("holds a control character, remove it")
     if "\n" in text and option.kind not in (Kind.LIST, Kind.LINES, Kind.TAGS, Kind.BASE64):
         raise ValueError("goes on in the next line, which is indented; join the lines or unindent it")
-    read = _READERS.get(option.kind, _number)
+    read = _READERS.get(option.kind, _rare)
     text = str(home / text) if option.kind is Kind.PATH else text
     value = read(option, option.spelling(text) if option.spelling else text)
     complaint = option.check(value) if option.check and value is not None else ""
@@ -55,12 +56,10 @@ def _number(option: Option, text: str) -> float:
     """1.0 read every number as a float: 4.0 is whole."""
     whole = option.kind in (Kind.INT, Kind.LIMIT)
     value = float(text) if _NUMBER.fullmatch(text) else math.inf
-    faults = {"no number": math.isinf(value), "negative": value < 0, "not whole": whole and value % 1 != 0}
-    fault = next((name for name, found in faults.items() if found), "")
-    if fault:
-        kind = ("whole number" if whole else "number") + (f" of {option.unit}" if option.unit else "")
-        default = f" (default {option.default:g})" if isinstance(option.default, (int, float)) else ""
-        raise ValueError(f"{_quoted(option, text)} is {fault}, write a {kind} that is not negative{default}")
+    if math.isinf(value) or value < 0 or (whole and value % 1):
+        from elastiq.rare_values import no_number
+
+        raise ValueError(no_number(option, _quoted(option, text), value))
     return int(value) if whole else value
 
 
@@ -95,33 +94,17 @@ def _choice(option: Option, text: str) -> str:
     return text.lower()
 
 
-def _tags(option: Option, text: str) -> dict[str, str]:
-    tags: dict[str, str] = {}
-    for part in filter(None, map(str.strip, re.split(r"[,\n]", text))):
-        key, _, value = map(str.strip, part.partition("="))
-        if "=" not in part or not key:
-            raise ValueError(f"`{part[:60]}` is not of the form Key=Value; tags are separated by commas")
-        if key in tags:
-            raise ValueError(f"has the tag `{key}` twice, remove one")
-        tags[key] = value
-    return tags
+def _rare(option: Option, text: str) -> Any:
+    from elastiq.rare_values import READERS
+
+    return READERS[option.kind](text)
 
 
-def _base64(option: Option, text: str) -> bytes:
-    try:
-        return base64.b64decode("".join(text.split()), validate=True)
-    except ValueError:
-        raise ValueError("is not base64, make it with `base64 -w0 FILE`") from None
-
-
-_READERS = {
-    Kind.TEXT: lambda option, text: text,
-    Kind.PATH: lambda option, text: text,
+_READERS: dict[Kind, Callable[[Option, str], Any]] = {
+    **dict.fromkeys((Kind.TEXT, Kind.PATH), lambda option, text: text),
+    **dict.fromkeys((Kind.INT, Kind.SECONDS, Kind.NUMBER), _number),
     Kind.BOOL: _bool,
     Kind.LIST: _list,
-    Kind.LINES: lambda option, text: tuple(filter(None, text.split("\n"))),
     Kind.CHOICE: _choice,
     Kind.LIMIT: _limit,
-    Kind.TAGS: _tags,
-    Kind.BASE64: _base64,
 }

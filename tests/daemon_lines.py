@@ -33,6 +33,9 @@ ON_DEMAND = {
     "elastiq.limits": "a limit of launches or cost",
     "elastiq.logfiles": "--logdir",
     "elastiq.names": "a plugin that is not built in",
+    "elastiq.plugins.batch.htcondor_expressions": "a request that is an expression of its own, or was measured to be much",
+    "elastiq.plugins.batch.htcondor_lookups": "a worker that was lost, or elastiqctl explain JOB",
+    "elastiq.plugins.batch.htcondor_special": "a job with a pool, a limit, an accounting group, or several machines",
     "elastiq.plugins.cloud.ec2_acts": "a refused end, idle_action = stop, or elastiqctl adopt",
     "elastiq.plugins.cloud.ec2_alikes": "a cloud that is not AWS",
     "elastiq.plugins.cloud.ec2_extras": "a refused launch",
@@ -40,6 +43,7 @@ ON_DEMAND = {
     "elastiq.plugins.cloud.ec2_telling": "a call that failed",
     "elastiq.prices": "a price or a cap on the cost",
     "elastiq.quotas": "a min_vms or min_idle_vms",
+    "elastiq.rare_values": "a key that few files have, or a number that is none",
     "elastiq.reload": "SIGHUP or elastiqctl reload",
     "elastiq.schedule": "a section [schedule:NAME]",
     "elastiq.sites": "a node at a site that is not configured",
@@ -47,7 +51,6 @@ ON_DEMAND = {
     "elastiq.strangers": "a worker that is no machine of ours",
     "elastiq.torn": "a state file that is corrupt",
     "elastiq.userdata": "user data",
-    "elastiq.worker_ads": "a worker_ad",
 }
 ENTRIES = ("elastiq.service", "elastiq.plugins.batch.htcondor", "elastiq.plugins.cloud.ec2")
 
