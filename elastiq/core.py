@@ -74,7 +74,7 @@ class Core:
         self.log_failures: Callable[[], int] = lambda: 0  # records that the log could not take; the service sets it
         self.faults: Counter[str] = Counter()  # distinct exceptions that are bugs
         self._told: dict[str, str] = {}
-        self._facts_stored: dict[str, Any] = {"learned": [], "strangers": {}, "failed_boots": {}}
+        self._facts_stored: dict[str, Any] = {"learned": {}, "strangers": {}, "failed_boots": {}}
 
     # ------------------------------------------------------------------ time
 
@@ -189,7 +189,8 @@ class Core:
 
     def restore(self) -> None:
         """Take up where the last run left off."""
-        self._facts_stored = {key: self.store.recall(key) or empty for key, empty in self._facts_stored.items()}
+        stored = {key: self.store.recall(key) or {} for key in self._facts_stored}
+        self._facts_stored = {**stored, "learned": learned_from_json(stored["learned"])}
         self.registry.restore(self.store.nodes(), self._facts_stored["strangers"])
         cluster, before = self.settings.cluster_name, self.store.recall("cluster")
         if len(self.registry) and before not in (None, cluster):
@@ -199,7 +200,7 @@ class Core:
             )
         self.store_is_new = before is None
         self.stored(partial(self.store.remember, "cluster", cluster))
-        self.registry.learned = learned_from_json(self._facts_stored["learned"])
+        self.registry.learned = dict(self._facts_stored["learned"])
         self.health.failed_boots = dict(self._facts_stored["failed_boots"])
         self.trials.records = {trial.key: trial for trial in self.store.trials()}
         for node in self.registry:
@@ -244,15 +245,11 @@ class Core:
             store.replace_trials(self.trials.records.values())
             self.trials.changed = False
         strangers = {name: stranger.number for name, stranger in registry.strangers.items()}
-        facts = {
-            "learned": learned_to_json(registry.learned),
-            "strangers": strangers,
-            "failed_boots": dict(self.health.failed_boots),
-        }
-        for key, value in facts.items():
+        learned, failed_boots = registry.learned, self.health.failed_boots
+        for key, value in (("learned", learned), ("strangers", strangers), ("failed_boots", failed_boots)):
             if value != self._facts_stored[key]:
-                store.remember(key, value)
-                self._facts_stored[key] = value
+                store.remember(key, learned_to_json(learned) if key == "learned" else value)
+                self._facts_stored[key] = dict(value)
         registry.stranger_numbers = strangers
         if self.ledger is not None and self.ledger.is_due():
             store.remember("ledger", self.ledger.stored(self.wall()))

@@ -59,10 +59,9 @@ class Daemon:
         self.observer.launching.restore()
         self.observer.tell_sites()
         log.info("cluster %s, head %s, nodes known: %d", core.owner.cluster, core.owner.mark, len(core.registry))
-        self._every("check_vms", self._vms_period, self.check_vms, first_s=0.0)
-        self._every("check_queue", lambda: core.settings.check_queue_every_s, self.observer.read_jobs, first_s=0.0)
-        problems = self.observer.read_problems
-        self._every("check_vms_in_error", lambda: core.settings.check_vms_in_error_every_s, problems)
+        self._every("check_vms", self.check_vms, first_s=0.0)
+        self._every("check_queue", self.observer.read_jobs, first_s=0.0)
+        self._every("check_vms_in_error", self.observer.read_problems)
 
     def run(self) -> None:
         """Until `stop`. An event that fails outside of every handler is logged, and the rest goes on."""
@@ -109,7 +108,7 @@ class Daemon:
     # ------------------------------------------------------------------ timed events
 
     def _every(
-        self, name: str, period: Callable[[], float], action: Callable[[], None], first_s: Optional[float] = None
+        self, name: str, action: Callable[[], None], first_s: Optional[float] = None, every_s: float = 0.0
     ) -> None:
         """Run a handler again and again; after a fault with exponential back-off and jitter."""
         core, failures = self.core, 0
@@ -118,12 +117,12 @@ class Daemon:
             nonlocal failures
             failures = 0 if core.guard(name, action) else failures + 1
             core.guard("persist", core.persist)
-            pause = period()
+            pause = every_s or self.period_s(name)
             if failures:
                 pause = min(LONGEST_BACKOFF_S, pause * 2 ** min(failures, 10)) * (1 + core.jitter.random() * 0.2)
             self._timers[name] = core.events.after(pause, tick)
 
-        self._timers[name] = core.events.after(period() if first_s is None else first_s, tick)
+        self._timers[name] = core.events.after(every_s or self.period_s(name) if first_s is None else first_s, tick)
 
     def _advance(self, name: str, in_s: float = 0.0) -> None:
         """Run a periodic handler in so many seconds if it would be later, and then at its period again."""
@@ -132,8 +131,11 @@ class Daemon:
             self._timers[name] = self.core.events.at(when, timer.action)
             timer.cancel()
 
-    def _vms_period(self) -> float:
-        period = self.core.settings.check_vms_every_s
+    def period_s(self, name: str) -> float:
+        """How often a periodic event comes now."""
+        period: float = getattr(self.core.settings, f"{name}_every_s")
+        if name != "check_vms":
+            return period
         attentive = self.core.registry.count(None, MOVING)
         return min(period, ATTENTIVE_S) if attentive else period
 
@@ -158,7 +160,7 @@ class Daemon:
         if not self.stopping:
             core.guard("plan", self._plan_and_act)
             # Where machines have begun to boot or drain, they are looked at sooner.
-            core.guard("attend", lambda: self._advance("check_vms", self._vms_period()))
+            core.guard("attend", lambda: self._advance("check_vms", self.period_s("check_vms")))
             core.guard("persist", core.persist)
 
     def _situation(self) -> planner.Situation:
@@ -229,7 +231,7 @@ class Daemon:
 
     def heartbeat(self) -> None:
         """Publish the status now and then although nobody asks, for `status` to have one should the loop hang."""
-        self._every("heartbeat", lambda: HEARTBEAT_S, self._publish, first_s=0.0)
+        self._every("heartbeat", self._publish, first_s=0.0, every_s=HEARTBEAT_S)
 
     def _publish(self) -> None:
         self._published = self.snapshot  # replaced whole, never changed

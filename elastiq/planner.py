@@ -49,27 +49,25 @@ def plan(s: Situation) -> Plan:
 
 def _room(s: Situation) -> Room:
     """Free room on joined workers, and the whole room of machines that have not joined."""
-    classes: list[RoomClass] = []
+    found: dict[tuple[Vector, bool, bool], list[str]] = {}  # machines by their room, whether joined, and stale
     pools = {pool.name: pool for pool in s.settings.pools}
-    joined: list[tuple[str, Worker, float]] = []
+    workers: list[tuple[str, Worker, float]] = []
+    to_come: list[tuple[str, str, str]] = []
     for node in s.registry:
         if node.state in IN_SERVICE and node.seen is not None:
             if node.seen.free.cpus != 0:  # on a busy cluster most are full
-                joined.append((node.id, node.seen, node.room_s))
+                workers.append((node.id, node.seen, node.room_s))
         # A machine that an unsettled view does not show may well be there: it holds what it can hold.
         elif node.state in CAPACITY:
-            pool = pools.get(node.pool)
-            whole = capacity(s, pool, node.flavour) if pool else Resources()
-            classes.append(RoomClass(vector(whole, s.settings.n_jobs_per_vm), [node.id], joined=False))
-    for name, flavour in s.health.unreplaced(s.now):
-        whole = capacity(s, pools[name], flavour) if name in pools else Resources()
-        classes.append(RoomClass(vector(whole, s.settings.n_jobs_per_vm), [REPLACEMENT], joined=False))
-    joined += [(f"worker {name}", stranger.worker, stranger.room_s) for name, stranger in s.registry.strangers.items()]
-    for name, worker, room_s in joined:
+            to_come.append((node.id, node.pool, node.flavour))
+    workers += [(f"worker {name}", one.worker, one.room_s) for name, one in s.registry.strangers.items()]
+    for name, worker, room_s in workers:
         if worker.takes_jobs:
-            stale = room_s >= s.settings.unused_room_s
-            classes.append(RoomClass(_free(s, worker), [name], joined=True, stale=stale))
-    return Room(classes)
+            found.setdefault((_free(s, worker), True, room_s >= s.settings.unused_room_s), []).append(name)
+    for name, of, flavour in (*to_come, *((REPLACEMENT, *one) for one in s.health.unreplaced(s.now))):
+        whole = capacity(s, pools[of], flavour) if of in pools else Resources()
+        found.setdefault((vector(whole, s.settings.n_jobs_per_vm), False, False), []).append(name)
+    return Room(RoomClass(room, names, joined, stale) for (room, joined, stale), names in found.items())
 
 
 def _free(s: Situation, worker: Worker) -> Vector:
@@ -84,7 +82,9 @@ def _unused(s: Situation) -> dict[str, list[tuple[Node, str]]]:
     found: dict[str, list[tuple[Node, str]]] = {}
     for node in s.registry if on_trial else ():
         worker = node.seen
-        if node.state not in IN_SERVICE or worker is None or not worker.takes_jobs:
+        if on_trial.keys().isdisjoint(node.groups) or node.state not in IN_SERVICE:
+            continue
+        if worker is None or not worker.takes_jobs:
             continue
         free = _free(s, worker)
         whole = vector(worker.total, s.settings.n_jobs_per_vm)

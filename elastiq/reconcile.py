@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Callable, Iterable, Mapping, Optional
 
 from elastiq.interfaces import Instance, Instances, InstanceState, Worker, Workers, WorkerState
-from elastiq.nodes import AT_BOOT, JOINED, TO_COME, Node, Registry, State
+from elastiq.nodes import AT_BOOT, IN_SERVICE, JOINED, TO_COME, Node, Registry, State
 from elastiq.wording import counted
 
 Explain = Callable[[], Mapping[str, str]]
@@ -108,20 +109,27 @@ def match(registry: Registry, workers: Iterable[Worker]) -> Matches:
     never wrong to think a machine busy."""
     by_name: dict[str, list[Node]] = {}
     # A recycled address is that of the machine which was launched last, not of one that is being ended.
-    for node in sorted(registry, key=lambda n: (n.state is State.TERMINATING, -n.number)):
+    latest_first = sorted(registry, key=attrgetter("number"), reverse=True)
+    for node in sorted(latest_first, key=lambda n: n.state is State.TERMINATING):
         for name in (*node.addresses, node.instance_id or node.id):
             by_name.setdefault(name, []).append(node)
     by_node: dict[str, Worker] = {}
     strangers: list[Worker] = []
     for worker in workers:
-        names = [worker.instance_id] if worker.instance_id else sorted(worker.addresses)
-        candidates = (node for name in names for node in by_name.get(name, ()))
-        found = next((node for node in candidates if not _stale(worker, node)), None)
+        found = _node_of(worker, by_name)
         if found is None:
             strangers.append(worker)
         elif found.id not in by_node or _activity(worker) > _activity(by_node[found.id]):
             by_node[found.id] = worker
     return Matches(by_node, tuple(strangers))
+
+
+def _node_of(worker: Worker, by_name: Mapping[str, list[Node]]) -> Optional[Node]:
+    for name in [worker.instance_id] if worker.instance_id else sorted(worker.addresses):
+        for node in by_name.get(name, ()):
+            if not _stale(worker, node):
+                return node
+    return None
 
 
 def _activity(worker: Worker) -> int:
@@ -170,6 +178,10 @@ def take_workers(
 
 def _seen(registry: Registry, node: Node, worker: Worker, observed_s: float, wall: float, mark: str) -> None:
     before = node.seen
+    if worker is before and node.state in IN_SERVICE and not node.failures:
+        let_pass(node, observed_s)
+        registry.learn(node, worker.total)
+        return
     same = (node.worker, node.jobs, node.job_starts) == (worker.name, worker.jobs, worker.job_starts)
     started = node.job_starts is not None and worker.job_starts not in (None, node.job_starts)
     unchanged = same and before is not None and worker.free == before.free
@@ -199,6 +211,15 @@ def _seen(registry: Registry, node: Node, worker: Worker, observed_s: float, wal
         if worker.runs_something:
             node.failures, node.retry_at = 0, 0.0  # a drain that came too late is no reason to wait with the next
         registry.move(node, State.BUSY, _why_busy(worker, mark), wall)
+
+
+def let_pass(node: Node, observed_s: float) -> None:
+    """Run the clocks of a node in service as by a look that shows the same again."""
+    node.room_s += observed_s
+    if node.starts_per_h:
+        node.starts_per_h *= math.exp(-observed_s / PACE_S)
+    if node.state is State.IDLE:
+        node.idle_s += observed_s
 
 
 def _why_busy(worker: Worker, mark: str) -> str:

@@ -20,13 +20,15 @@ from elastiq.health import BLACK_HOLE_STARTS_PER_H
 from elastiq.interfaces import JobGroup
 from elastiq.nodes import AT_BOOT, IN_SERVICE, Registry, State
 from elastiq.planner import Plan
-from elastiq.reconcile import PACE_S
+from elastiq.reconcile import let_pass
 from elastiq.simulation.executor import VirtualExecutor
 from elastiq.simulation.world import World
 from elastiq.threads import Call
 
 NEVER = -math.inf
 CALM = IN_SERVICE | AT_BOOT  # while all machines are so, nothing is under way
+# The daemon's periodic events, and the reads that each asks for.
+PERIODIC = {"check_queue": ("queue",), "check_vms": ("workers", "cloud"), "check_vms_in_error": ()}
 MARGIN_S = 2.0  # more than a call takes: what a read that is made now leads to happens before
 
 
@@ -62,6 +64,7 @@ class QuietExecutor(VirtualExecutor):
             return
         if self._seen[source] == self._version(source):
             _renew(self._daemon, source, call.began)
+            self._leap(self._daemon)
             return
         self._running[call.lane].append(call)
         call.timer = self._events.after(call.deadline_s, partial(self._give_up, call))
@@ -93,6 +96,27 @@ class QuietExecutor(VirtualExecutor):
             until = min(until, self._clocks)
         return now + MARGIN_S < until
 
+    def _leap(self, daemon: Daemon) -> None:
+        """Let the daemon's periodic events pass that would only ask in vain, up to the world's next event."""
+        ticks, now = {daemon._timers[name]: name for name in PERIODIC}, daemon.core.now()
+        sources = [f"{kind} {site}" for site in daemon.core.clouds for kind in ("cloud", "problems")]
+        sources = ["queue", "workers", *(source for source in sources if source in self._seen)]
+        if not all(map(self._in_vain, sources)) or any(self._running.values()):
+            return
+        others = (when for when, _, timer in self._events._timers if timer.action and timer not in ticks)
+        next_s = min(others, default=now)
+        until = min(next_s, self._calm, math.inf if self._clocks is None else self._clocks) - MARGIN_S
+        for timer, name in ticks.items():
+            when, period_s = timer.when, daemon.period_s(name)
+            while when < until and timer.action:
+                for source in sources if when > now else ():
+                    if source.partition(" ")[0] in PERIODIC[name]:
+                        _renew(daemon, source, when)
+                when += period_s
+            if when > timer.when and timer.action:
+                daemon._timers[name] = self._events.at(when, timer.action)
+                timer.cancel()
+
 
 def _renew(daemon: Daemon, source: str, began: float) -> None:
     """Let what was read last be as good as if it had just been read again."""
@@ -116,16 +140,12 @@ def _renew(daemon: Daemon, source: str, began: float) -> None:
 
 def _pass(registry: Registry, observed_s: float) -> None:
     """Let the clocks go on as by another read that shows the same."""
-    recent = 1 - math.exp(-observed_s / PACE_S)
     for node in registry:
-        if node.seen is None:
+        if node.seen is not None:
+            let_pass(node, observed_s)
+        else:
             node.boot_s += observed_s if node.watched else 0.0
             node.watched = True
-            continue
-        node.room_s += observed_s
-        node.starts_per_h -= recent * node.starts_per_h
-        if node.state is State.IDLE:
-            node.idle_s += observed_s
 
 
 def _calm_until(daemon: Daemon) -> float:
@@ -170,9 +190,10 @@ def _same_until(daemon: Daemon, group: JobGroup) -> float:
 def _clocks_until(daemon: Daemon) -> float:
     """The time at which another read of the workers will bring a clock to its limit."""
     settings, began = daemon.core.settings, daemon.observer.workers.began
+    waiting = daemon.last_plan.verdicts  # for whom it matters whether room is stale
     until = math.inf
     for node in daemon.core.registry:
-        room_s = node.room_s if node.seen is not None and node.seen.free.cpus != 0 else math.inf
+        room_s = node.room_s if waiting and node.seen is not None and node.seen.free.cpus != 0 else math.inf
         idle_s = node.idle_s if node.state is State.IDLE else math.inf
         boot_s = node.boot_s if node.state in AT_BOOT else math.inf
         limits = settings.unused_room_s, settings.idle_for_time_s, settings.estimated_vm_deploy_time_s

@@ -339,7 +339,7 @@ def test_a_handler_that_fails_is_logged_once_with_its_traceback_and_goes_on_with
         times.append(rig.now())
         raise KeyError("a bug")
 
-    rig.daemon._every("check_test", lambda: 10.0, fail, first_s=0.0)
+    rig.daemon._every("check_test", fail, first_s=0.0, every_s=10.0)
     with caplog.at_level(logging.INFO):
         rig.pass_time(2000.0, step_s=1.0)
     pauses = [later - earlier for earlier, later in zip(times, times[1:])]
@@ -364,7 +364,7 @@ def test_a_handler_that_works_again_is_back_at_its_period() -> None:
         if len(times) == 2:
             raise KeyError("once")
 
-    rig.daemon._every("check_test", lambda: 10.0, work, first_s=0.0)
+    rig.daemon._every("check_test", work, first_s=0.0, every_s=10.0)
     rig.pass_time(100.0, step_s=1.0)
     pauses = [later - earlier for earlier, later in zip(times, times[1:])]
     assert pauses[0] == 10.0
