@@ -16,8 +16,7 @@ import re
 import uuid
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from itertools import chain
-from typing import Any, Iterable, Mapping, Sequence
+from typing import Any, Mapping, Sequence
 
 from elastiq import interfaces
 from elastiq.command import CommandError, CommandNotFound, CommandResult, run
@@ -31,7 +30,6 @@ from elastiq.plugins.batch.htcondor_options import OPTIONS
 SCHEDDS_AT_ONCE = 16
 UNLISTED_READS = 20
 MAX_OUTPUT = 64_000_000  # bytes; a slot is about 600
-LONGEST_PATTERN = 16_000  # characters; PCRE takes some 64,000, and Linux 131,071 in one argument
 GUARANTEED_S = 1_000_000  # longer than any drain that is undone at drain_timeout_s, or is forgotten for a week
 CHECKS = {
     DrainMode.IF_IDLE: '(State =?= "Unclaimed" || State =?= "Owner" || State =?= "Drained")',
@@ -75,9 +73,9 @@ class HTCondor(BatchSystem):
         that is a `SourceError`."""
         names = {name.lower(): name for name in (*_attributes(self._constraint), *queue.JOB_ATTRIBUTES)}
         ours = [f"({self._constraint})"] if self._constraint else []
-        status, universe = _any_of("JobStatus", queue.WAITING + queue.RUNNING), _any_of("JobUniverse", queue.UNIVERSES)
+        status = queue.any_of("JobStatus", queue.WAITING + queue.RUNNING)
         # of a routed job the copy is in the queue too
-        conditions = [status, universe, "RoutedToJobId is undefined", *ours]
+        conditions = [status, queue.any_of("JobUniverse", queue.UNIVERSES), "RoutedToJobId is undefined", *ours]
         args = ("-group-by", "-attributes", ",".join(names.values()), "-json", "-constraint", " && ".join(conditions))
         found, missing = self._each_schedd(*args)
         if missing and not found:
@@ -86,26 +84,21 @@ class HTCondor(BatchSystem):
 
     def jobs_recorded_on(self, workers: Sequence[str]) -> Mapping[str, int]:
         """How many jobs the schedds hold as running on these workers; all of them must answer."""
-        counts = dict.fromkeys(workers, 0)
         if not workers:
-            return counts
-        hosts = "|".join(_host(name).replace(".", "[.]") for name in workers)
-        there = 'strcat(RemoteHost ?: LastRemoteHost ?: "", ",", AllRemoteHosts ?: "")'
-        on_them = _any_of("JobStatus", queue.RUNNING)
-        if len(hosts) < LONGEST_PATTERN:  # else all running jobs are sent, and sorted out here
-            on_them += f' && regexp("(^|@|,)({hosts})(,|$)", {there}, "i")'
-        attributes = "JobStatus,RemoteHost,LastRemoteHost,AllRemoteHosts"
-        found, missing = self._each_schedd("-attributes", attributes, "-json", "-constraint", on_them)
-        if missing:
-            raise SourceError("; ".join(missing))
-        for row in chain.from_iterable(found.values()):
-            for name in queue.hosts_of_job(row) & counts.keys():
-                counts[name] += 1
-        return counts
+            return {}
+        from elastiq.plugins.batch.htcondor_lookups import jobs_recorded_on
 
-    def _each_schedd(self, *args: str) -> tuple[dict[str, list[ads.Row]], tuple[str, ...]]:
+        return jobs_recorded_on([_host(name) for name in workers], self._each_schedd)
+
+    def find_job(self, job: str) -> tuple[str, str]:
+        """Of "12.3", "12" (its first job) or "12.3@SCHEDD"; only what the queue holds."""
+        from elastiq.plugins.batch.htcondor_lookups import find_job
+
+        return find_job(job, self._each_schedd, self._constraint)
+
+    def _each_schedd(self, *args: str, only: str = "") -> tuple[dict[str, list[ads.Row]], tuple[str, ...]]:
         """The answers by the schedd's name, and who gave none. A dead schedd costs one time-out, and so do ten."""
-        names = self._schedds or self._known_schedds()
+        names = (only,) if only else self._schedds or self._known_schedds()
         found, missing = {}, []
         with ThreadPoolExecutor(max_workers=min(len(names), SCHEDDS_AT_ONCE)) as threads:
             # -allusers: without it, the answer is an empty list of one's own jobs (since 8.5.2)
@@ -252,10 +245,6 @@ class HTCondor(BatchSystem):
 
 def _refused(why: str) -> DrainAnswer:
     return DrainAnswer(DrainOutcome.REFUSED, why)
-
-
-def _any_of(attribute: str, values: Iterable[int]) -> str:
-    return f"({' || '.join(f'{attribute} == {value}' for value in values)})"
 
 
 def _attributes(constraint: str) -> list[str]:

@@ -16,8 +16,8 @@ RUNNING = (2, 6, 7)  # running, transferring output, suspended: on a machine
 UNIVERSES = (5, 10, 11, 13)  # vanilla, java, parallel, vm; not scheduler (7), grid (9), local (12)
 
 JOB_ATTRIBUTES = (
-    *("JobStatus", "JobUniverse", "RoutedToJobId"),
-    *("RequestCpus", "RequestMemory", "RequestDisk", "RequestGPUs", "Requirements"),
+    *("JobStatus", "JobUniverse", "RoutedToJobId", "RequestCpus", "RequestMemory", "RequestDisk", "RequestGPUs"),
+    *("Requirements", "ElastiqPool", "MaxHosts", "ConcurrencyLimits", "AcctGroup", "LastRejMatchReason"),
 )
 
 
@@ -28,22 +28,49 @@ def job_groups(answers: Mapping[str, Iterable[Row]]) -> tuple[JobGroup, ...]:
     (MemoryUsage, ImageSize, DiskUsage), and a group there has one state. Neither is part of a shape.
     """
     found: dict[str, JobGroup] = {}
+    rejected: dict[str, set[str]] = {}  # what the negotiator said to the waiting jobs that have a limit
     for schedd, row in ((schedd, row) for schedd, groups in answers.items() for row in groups):
         waiting, running = _counts(row, schedd)
         if not (waiting or running):
             continue
-        asked, conditions = request(row), requirements(row.get("requirements"))
-        text = repr((asked.cpus, asked.memory_mb, asked.disk_mb, asked.gpus, conditions))
-        key = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
-        why_not = "its Requirements are false" if conditions.strip("() ").lower() == "false" else ""
-        group = found.get(key) or JobGroup(key, asked, 0, 0, conditions, not_eligible=why_not)
+        new = shape(row)
+        group = found.get(new.key, new)
         sample = group.sample_job
         if waiting and not sample:
             sample = word(row, "jobids").partition(" ")[0]  # of "4.0 4.1" or "4.0 ... 4.9"
             sample += f" of {schedd}" if sample and len(answers) > 1 else ""
         running += group.running or 0
-        found[key] = replace(group, waiting=group.waiting + waiting, running=running, sample_job=sample)
+        found[new.key] = replace(group, waiting=group.waiting + waiting, running=running, sample_job=sample)
+        if waiting and "concurrencylimits" in row:
+            rejected.setdefault(new.key, set()).add(word(row, "lastrejmatchreason"))
+    if rejected:
+        from elastiq.plugins.batch.htcondor_special import hold_back
+
+        hold_back(found, rejected)
     return tuple(found.values())
+
+
+def shape(row: Row) -> JobGroup:
+    """The group that a job is of, with no job in it."""
+    asked, conditions = request(row), requirements(row.get("requirements"))
+    key = digest((asked.cpus, asked.memory_mb, asked.disk_mb, asked.gpus, conditions))
+    why_not = "its Requirements are false" if conditions.strip("() ").lower() == "false" else ""
+    group = JobGroup(key, asked, 0, 0, conditions, not_eligible=why_not)
+    if row.get("jobuniverse") == 11 or not {"elastiqpool", "concurrencylimits", "acctgroup"}.isdisjoint(row):
+        from elastiq.plugins.batch.htcondor_special import special
+
+        return special(group, row)
+    return group
+
+
+def any_of(attribute: str, values: Iterable[int]) -> str:
+    """The condition that an attribute has one of these values."""
+    return f"({' || '.join(f'{attribute} == {value}' for value in values)})"
+
+
+def digest(shape: tuple[object, ...]) -> str:
+    """The key of a group."""
+    return hashlib.sha256(repr(shape).encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
 def _counts(row: Row, schedd: str) -> tuple[int, int]:
@@ -59,15 +86,27 @@ def _counts(row: Row, schedd: str) -> tuple[int, int]:
 
 def request(row: Row) -> Resources:
     """What the job asks for. CPUs that cannot be known count as 1 (what HTCondor itself assumes); memory,
-    disk and GPUs that are no positive number are left unsaid: by default memory and disk are expressions
-    over what the job was seen to use."""
+    disk and GPUs that are no positive number are left unsaid. Of expressions see `htcondor_expressions`."""
 
     def positive(name: str, unit: int = 1) -> Optional[float]:
-        value = number(row.get(name))
-        return value / unit if value is not None and value > 0 else None
+        value = row.get(name)
+        found = number(value)
+        if found is None and isinstance(value, str) and not (DEFAULTS.fullmatch(value) and _small(row)):
+            from elastiq.plugins.batch.htcondor_expressions import asked
+
+            found = asked(name, value, row)
+        return found / unit if found is not None and found > 0 else None
 
     cpus, disk_mb = positive("requestcpus") or 1.0, positive("requestdisk", 1024)
     return Resources(cpus, positive("requestmemory"), disk_mb, positive("requestgpus"))
+
+
+# The defaults of condor_submit: over what was measured of the job, which says nothing while it is small (1 GB).
+DEFAULTS = re.compile(r"/Expr\((DiskUsage|ifthenelse\(MemoryUsage (isnt|=!=) undefined, ?MemoryUsage,.*)\)/", re.I)
+
+
+def _small(row: Row) -> bool:
+    return "memoryusage" not in row and all((number(row.get(name)) or 0) < 2**20 for name in ("imagesize", "diskusage"))
 
 
 # What condor_submit appends by itself, without blanks, scopes and outer parentheses, in lower case.
@@ -120,9 +159,3 @@ def _canonical(clause: str) -> str:
     while bare.startswith("(") and bare.endswith(")") and _outermost(bare[1:-1]) is not None:
         bare = bare[1:-1]
     return bare
-
-
-def hosts_of_job(row: Row) -> set[str]:
-    """The machines on which the queue records a running job."""
-    named = [row.get("remotehost") or row.get("lastremotehost"), *str(row.get("allremotehosts") or "").split(",")]
-    return {name.strip().rpartition("@")[2].lower() for name in named if isinstance(name, str)} - {""}

@@ -15,7 +15,8 @@ import time
 from pathlib import Path
 from typing import Any, Optional
 
-TOOLS = ("condor_q", "condor_status", "condor_drain", "condor_ping", "condor_advertise")
+TOOLS = ("condor_q", "condor_status", "condor_drain", "condor_ping", "condor_advertise", "condor_config_val")
+FAKE_BINDINGS = Path(__file__).with_name("fake_bindings")  # over these commands; to be found by PYTHONPATH
 MEMORY_BY_DEFAULT = "/Expr(ifthenelse(MemoryUsage isnt undefined,MemoryUsage,(ImageSize + 1023) / 1024))/"
 REQUIREMENTS = '/Expr((TARGET.Arch == "X86_64") && (TARGET.Disk >= RequestDisk) && (TARGET.HasFileTransfer))/'
 
@@ -41,6 +42,8 @@ class FakePool:
             "may_advertise": True,
             "knows_reason": True,
             "updates_ads": True,
+            "schedd_ad": {},
+            "configuration": {"NEGOTIATOR_PRE_JOB_RANK": "-DaemonStartTime"},
         }
         self.save()
 
@@ -64,8 +67,10 @@ class FakePool:
     def submit(self, count: int = 1, status: int = 1, host: str = "", schedd: str = "head", **ad: Any) -> None:
         """Put jobs of a user (not of the one who asks) into a queue."""
         state = self.load()
-        for _ in range(count):
-            job = {"JobStatus": status, "JobUniverse": 5, "RequestCpus": 1, "RequestMemory": MEMORY_BY_DEFAULT}
+        cluster = 1 + max((job["ad"]["ClusterId"] for job in state["jobs"]), default=0)
+        for proc in range(count):
+            job: dict[str, Any] = {"ClusterId": cluster, "ProcId": proc}
+            job |= {"JobStatus": status, "JobUniverse": 5, "RequestCpus": 1, "RequestMemory": MEMORY_BY_DEFAULT}
             job.update({"RequestDisk": "/Expr(DiskUsage)/", "Requirements": REQUIREMENTS, **ad})
             state["jobs"].append({"schedd": schedd, "owner": "somebody", "host": host, "ad": job})
         self.save()
@@ -76,6 +81,7 @@ class FakePool:
             "cpus": cpus,
             "memory": memory_mb,
             "slots": [],
+            "ad": {},
             "drain": None,
             "shown_drain": None,
             "starts": 0,
@@ -121,6 +127,8 @@ class Command:
 
     def kind(self) -> str:
         if self.tool == "condor_q":
+            if "ClusterId ==" in self.constraint:
+                return "find_job"
             return "jobs" if "-group-by" in self.args else "jobs_recorded_on"
         if self.tool == "condor_status":
             if "-schedd" in self.args:
@@ -138,6 +146,7 @@ class Command:
             "condor_drain": self.condor_drain,
             "condor_ping": lambda: 0 if self.state["may_drain"] else 1,
             "condor_advertise": self.condor_advertise,
+            "condor_config_val": self.condor_config_val,
         }[self.tool]()
         return answer
 
@@ -168,7 +177,9 @@ class Command:
     def show(self, rows: list[dict[str, Any]]) -> int:
         """As HTCondor prints a list: nothing at all if there is nothing; bytes above 0x7f as they are."""
         wanted = {name.lower() for name in self.value("-attributes").split(",")}
-        rows = [{n: v for n, v in row.items() if n.lower() in wanted or n in ("JobCount", "JobIds")} for row in rows]
+        if wanted != {""}:
+            told = {*wanted, "jobcount", "jobids"}
+            rows = [{name: value for name, value in row.items() if name.lower() in told} for row in rows]
         if any(rows):
             text = json.dumps([row for row in rows if row], ensure_ascii=False).replace("/Expr(", "\\/Expr(")
             sys.stdout.buffer.write(text.replace(")/", ")\\/").encode("utf-8", errors="surrogateescape"))
@@ -181,6 +192,8 @@ class Command:
             return 1
         everyone = "-allusers" in self.args
         jobs = [j for j in self.state["jobs"] if j["schedd"] == schedd and (everyone or j["owner"] == "me")]
+        if "ClusterId ==" in self.constraint:
+            return self.show(self.jobs_by_number(jobs))
         states = {int(found) for found in re.findall(r"JobStatus == (\d+)", self.constraint)}
         jobs = [j for j in jobs if j["ad"]["JobStatus"] in states]
         if "-group-by" not in self.args:
@@ -191,14 +204,30 @@ class Command:
         universes = {int(found) for found in re.findall(r"JobUniverse == (\d+)", self.constraint)}
         groups: dict[str, dict[str, Any]] = {}
         for number, job in enumerate(j for j in jobs if j["ad"]["JobUniverse"] in universes):
-            one = groups.setdefault(json.dumps(job["ad"], sort_keys=True), {**job["ad"], "JobCount": 0})
+            shape = {name: value for name, value in job["ad"].items() if name not in ("ClusterId", "ProcId")}
+            one = groups.setdefault(json.dumps(shape, sort_keys=True), {**shape, "JobCount": 0})
             one["JobCount"] += 1
             one.setdefault("JobIds", f"{number}.0")
         return self.show(list(groups.values()))
 
+    def jobs_by_number(self, jobs: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        found = [{**job["ad"], **({"RemoteHost": job["host"]} if job["host"] else {})} for job in jobs]
+        for name, value in re.findall(r"(ClusterId|ProcId) == (\d+)", self.constraint):
+            found = [ad for ad in found if ad.get(name) == int(value)]
+        for name, text in re.findall(r'(\w+) == "(.*?)"', self.constraint):
+            found = [ad for ad in found if ad.get(name) == text]
+        return found
+
+    def condor_config_val(self) -> int:
+        if self.args[-2] != "-negotiator" or self.state["configuration"] is None:
+            return self.refuse("Can't send end of message\nNot defined: " + self.args[-1])
+        print(self.state["configuration"].get(self.args[-1], "Not defined"), "\n")
+        return 0
+
     def condor_status(self) -> int:
         if "-schedd" in self.args:
-            return self.show([{"MyType": "Scheduler", "Name": name} for name in self.state["schedds"]])
+            schedd = {"MyType": "Scheduler", **self.state["schedd_ad"]}
+            return self.show([{**schedd, "Name": name} for name in self.state["schedds"]])
         rows = [{"MyType": "Collector", **self.state["collector"]}] if "Collector" in self.constraint else []
         only = re.search(r'Machine == "(.*?)"', self.constraint)
         for name, worker in self.state["workers"].items():
@@ -208,7 +237,7 @@ class Command:
 
     def slots(self, name: str, worker: dict[str, Any]) -> list[dict[str, Any]]:
         drain = worker["shown_drain"]
-        common = {"MyType": "Machine", "Machine": name, "JobStarts": worker["starts"]}
+        common = {"MyType": "Machine", "Machine": name, "JobStarts": worker["starts"], **worker["ad"]}
         common["MyAddress"] = f"<{worker['address']}:9618?addrs={worker['address']}-9618&alias={name}>"
         if drain is not None:
             common.update({"Draining": True, "DrainReason": drain} if drain else {"Draining": True})

@@ -646,7 +646,8 @@ def test_a_good_pool_passes_all_checks_and_nothing_is_changed(pool: FakePool) ->
     pool.add_worker("w1", "10.0.0.1")
     pool.submit(3)
     before = pool.load()
-    assert levels(plugin()) == {"commands": "ok", "collector": "ok", "queue": "ok", "drain": "ok"}
+    names = ("commands", "collector", "queue", "drain", "packing", "workers' policy")
+    assert levels(plugin()) == dict.fromkeys(names, "ok")
     assert pool.load() == before
     assert pool.calls("condor_drain") == []
 

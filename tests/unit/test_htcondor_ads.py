@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from elastiq.interfaces import JobGroup, Resources, SourceError, Worker, WorkerState
 from elastiq.plugins.batch import htcondor_ads as ads
-from elastiq.plugins.batch import htcondor_jobs, htcondor_slots
+from elastiq.plugins.batch import htcondor_jobs, htcondor_lookups, htcondor_slots
 
 DEFAULTS = (
     '(TARGET.Arch == "X86_64") && (TARGET.OpSys == "LINUX") && (TARGET.Disk >= RequestDisk) &&'
@@ -160,7 +160,9 @@ def test_cpus_that_cannot_be_known_count_as_one(cpus: Any, counted: float) -> No
         (2560.5, 2560.5),
         ("100", 100),
         (expr(DEFAULT_MEMORY), None),
-        (expr("1000*2+RequestCpus"), None),
+        (expr("1000*2+RequestCpus"), 2001),
+        (expr("1000*2+Colour"), None),
+        ("2G", 2048),
         (None, None),
         (..., None),
         (0, None),
@@ -632,4 +634,4 @@ def test_a_collector_that_does_not_say_is_of_unknown_age() -> None:
     ],
 )
 def test_the_machines_that_the_queue_records_for_a_job(row: dict[str, Any], hosts: set[str]) -> None:
-    assert htcondor_jobs.hosts_of_job({name.lower(): value for name, value in row.items()}) == hosts
+    assert htcondor_lookups.hosts_of_job({name.lower(): value for name, value in row.items()}) == hosts

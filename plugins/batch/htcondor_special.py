@@ -1,0 +1,58 @@
+"""What few jobs ask for: certain pools, several machines at once, a share of what is limited. Pure.
+
+Facts, from HTCondor's manual and a 23.9 pool: every job has MinHosts and MaxHosts; ``machine_count`` of the
+parallel universe sets both, and the dedicated scheduler starts the job on MaxHosts slots. The negotiator
+leaves with a job why it found no match (LastRejMatchReason): "concurrency limit NAME reached " for a limit. It
+does so for the first job of several alike only.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import AbstractSet, Any, Mapping
+
+from elastiq.interfaces import JobGroup
+from elastiq.plugins.batch.htcondor_ads import Row, word
+from elastiq.plugins.batch.htcondor_jobs import digest
+
+PARALLEL = 11
+LIMITED = "concurrency limit "
+
+
+def special(group: JobGroup, row: Row) -> JobGroup:
+    """The group with the pools that its jobs may go to, how many machines each needs, and a key of its own for
+    these, the concurrency limits and the accounting group: a quota of one is no reason against the others."""
+    pools, why_not = _pools(row.get("elastiqpool"))
+    nodes = row.get("maxhosts", 1) if row.get("jobuniverse") == PARALLEL else 1
+    if isinstance(nodes, bool) or not isinstance(nodes, int) or nodes < 1:
+        nodes, why_not = 1, f"its MaxHosts ({_shown(nodes)}) is no number of machines (machine_count)"
+    limits = sorted({re.sub(r"\s", "", limit) for limit in word(row, "concurrencylimits").split(",")} - {""})
+    more = (pools, nodes, limits, word(row, "acctgroup"), why_not)
+    if more == ((), 1, [], "", ""):
+        return group
+    why_not = group.not_eligible or why_not
+    return replace(group, key=digest((group.key, *more)), pools=pools, nodes=nodes, not_eligible=why_not)
+
+
+def _pools(value: Any) -> tuple[tuple[str, ...], str]:
+    if value is None:
+        return (), ""
+    if not isinstance(value, str) or value.startswith("/Expr("):
+        return (), f'its ElastiqPool ({_shown(value)}) is no text in quotes: say My.ElastiqPool = "NAME, NAME"'
+    return tuple(sorted(set(re.split(r"[\s,]+", value.lower())) - {""})), ""
+
+
+def _shown(value: Any) -> str:
+    text = str(value)
+    return text[6:-2][:40] if text.startswith("/Expr(") else text[:40]
+
+
+def hold_back(groups: dict[str, JobGroup], rejected: Mapping[str, AbstractSet[str]]) -> None:
+    """Mark the groups of which all waiting jobs that the negotiator rejected were rejected for a concurrency
+    limit: more machines would not help them. ``rejected``: its reasons by the key, one of them empty if it has
+    not said one."""
+    for key, reasons in rejected.items():
+        told = sorted(" ".join(reason.split()) for reason in reasons if reason)
+        if told and not groups[key].not_eligible and all(reason.startswith(LIMITED) for reason in told):
+            groups[key] = replace(groups[key], not_eligible=f"the negotiator says: {told[0]}")
