@@ -188,20 +188,24 @@ class _Reader:
                 found["user_data"] = user_data(entry, file, data, given, self.warnings)
             except ConfigError as error:
                 self._bad(entry, error.problems[0])
-        flavours, low, high = (found.pop(key) for key in ("flavour", "min_vms", "max_vms"))
+        flavours, markets, low, high = (found.pop(key) for key in ("flavour", "market", "min_vms", "max_vms"))
         prices = {flavour: float(price) for flavour, price in (found.pop("price") or {}).items()}
         bad = {key for key, entry in whole.entries.items() if (entry.section, key) in self.bad}
         if not bad & {"flavour", "price"}:
-            self.priced[section] = Pool("", "", flavours or ("",), prices=prices)
+            self.priced[section] = Pool("", "", flavours or ("",), prices=prices, markets=markets or ("",))
         if bad:
             return None
         capacity = Resources(*(found.pop(key) for key in ("cpus", "memory_mb", "disk_mb", "gpus")))
         terms = Terms(**{key: found.pop(key) for key in Terms.__dataclass_fields__})
         site, networks = cloud.site_of(found), cloud.networks_of(found)
+        if markets:
+            from elastiq.markets import check_markets
+
+            check_markets(whole, site, markets, cloud.markets_of(found), terms, self.problems)
         public = sorted(option.name for option in cloud.OPTIONS if not (option.secret or option.site))
         seen = [(key, found[key]) for key in public if found.get(key) not in (None, "", (), {})]
         seen += [(key, value) for key in _SEEN_TERMS if (value := getattr(terms, key))]
         content = repr((site, flavours, networks, capacity, found["user_data"], seen))
         digest = hashlib.sha256(content.encode()).hexdigest()[:12]
         made = Pool(name if colon else kind, site, flavours or ("",), networks, capacity, low, high, found, digest)
-        return replace(made, kind=kind, prices=prices, terms=terms)
+        return replace(made, kind=kind, prices=prices, markets=markets or ("",), terms=terms)

@@ -335,6 +335,11 @@ class Cloud(ABC):
         return ("",)
 
     @classmethod
+    def markets_of(cls, values: Mapping[str, Any]) -> tuple[str, ...]:
+        """The markets that the site of a pool section has."""
+        return ("on-demand",)
+
+    @classmethod
     @abstractmethod
     def from_config(cls, pools: Sequence[Pool], owner: Owner) -> Cloud:
         """Make the site that these pools share; makes no call yet."""

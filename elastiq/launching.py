@@ -43,7 +43,8 @@ class Launching:
             return False
         identifier = core.new_id()
         intent = Intent(identifier, core.owner.token_prefix + identifier, offer, order.count, now)
-        blank = Node("", pool.name, pool.site, State.REQUESTED, offer.flavour, offer.network, identifier)
+        names = (pool.name, pool.site, State.REQUESTED, offer.flavour, offer.network, offer.market)
+        blank = Node("", *names, identifier)
         blank.reason, blank.since, blank.created_at = order.reason, now, now
         nodes = [replace(blank, id=f"{identifier}.{n}", groups=_share(order, n)) for n in range(order.count)]
         if not core.stored(partial(core.store.journal, intent, nodes)):

@@ -104,7 +104,7 @@ class Ledger:
 
 def cheapest(settings: Settings) -> float:
     """The price of one more machine at least."""
-    prices = [pool.price(flavour) for pool in settings.pools for flavour in pool.flavours]
+    prices = [pool.price(one.flavour, one.market) for pool in settings.pools for one in pool.offers()]
     return min((price for price in prices if price is not None), default=0.0)
 
 
@@ -115,7 +115,7 @@ def hourly(settings: Settings, nodes: Iterable[Node]) -> float:
     known = {pool.name: pool for pool in settings.pools}
 
     def price(node: Node) -> float:
-        found = known[node.pool].price(node.flavour) if node.pool in known else None
+        found = known[node.pool].price(node.flavour, node.market) if node.pool in known else None
         return dearest if found is None else found
 
     return sum(map(price, nodes))

@@ -66,6 +66,7 @@ class Node:
     state: State = State.REQUESTED
     flavour: str = ""
     network: str = ""
+    market: str = ""
     intent: str = ""
     instance_id: Optional[str] = None
     reason: str = ""

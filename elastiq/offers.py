@@ -65,13 +65,16 @@ class Pool:
     options: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
     fingerprint: str = ""  # changes with anything that could change which jobs its machines run
     kind: str = ""  # of the cloud: which plugin serves its site
-    prices: Mapping[str, float] = field(default_factory=dict, compare=False)  # per machine and hour; "*": all others
+    # per machine and hour: "FLAVOUR/MARKET", "*/MARKET", "FLAVOUR" and "*", the nearest counts
+    prices: Mapping[str, float] = field(default_factory=dict, compare=False)
     markets: tuple[str, ...] = ("",)  # "spot" and "on-demand", in the order of preference; "" is the cloud's default
     terms: Terms = Terms()
 
-    def price(self, flavour: str) -> Optional[float]:
-        """What a machine of the flavour costs an hour, in the administrator's currency; None if it is not known."""
-        return self.prices.get(flavour, self.prices.get("*"))
+    def price(self, flavour: str, market: str = "") -> Optional[float]:
+        """What a machine of the flavour costs an hour, in the administrator's currency; None if it is not known.
+        Where the market has no price of its own, the flavour's is taken: spot then counts for more than it costs."""
+        names = (f"{flavour}/{market}", f"*/{market}", flavour, "*")
+        return next((self.prices[name] for name in names if name in self.prices), None)
 
     def offers(self) -> tuple[Offer, ...]:
         """Every launchable choice, in the order of preference."""

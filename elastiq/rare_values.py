@@ -20,6 +20,7 @@ from elastiq.options import Kind, Option
 _ATTRIBUTE = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)\s*=(?![=?!])\s*(\S.*)")
 _QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"' + "|" + r"'(?:[^'\\]|\\.)*'")
 _PAIRS = {")": "(", "]": "[", "}": "{"}
+MARKETS = ("spot", "on-demand")
 
 # ----------------------------------------------------------------------------- readers
 
@@ -90,6 +91,10 @@ def price(value: Mapping[str, str]) -> str:
         if not re.fullmatch(r"[0-9]+\.?[0-9]*|\.[0-9]+", text):
             return f"has no number for `{flavour}`, write a price or flavour=price, flavour=price"
     return ""
+
+
+def markets(value: Sequence[str]) -> str:
+    return "" if {*value} <= {*MARKETS} else f"knows only {' and '.join(MARKETS)}, write one or both"
 
 
 def worker_ad(lines: Sequence[str]) -> str:

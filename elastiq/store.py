@@ -33,7 +33,7 @@ CREATE TABLE history (
 
 # What a node keeps across a restart; the rest is observed anew.
 _KEPT = (
-    "id pool site state flavour network intent instance_id reason since created_at joined_at addresses worker "
+    "id pool site state flavour network market intent instance_id reason since created_at joined_at addresses worker "
     "jobs job_starts idle_s boot_s lost_s condemned groups was_busy number"
 ).split()
 

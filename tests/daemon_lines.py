@@ -32,6 +32,7 @@ ON_DEMAND = {
     "elastiq.jsonlog": "log_format = json",
     "elastiq.limits": "a limit of launches or cost",
     "elastiq.logfiles": "--logdir",
+    "elastiq.markets": "a market",
     "elastiq.names": "a plugin that is not built in",
     "elastiq.plugins.batch.htcondor_expressions": "a request that is an expression of its own, or was measured to be much",
     "elastiq.plugins.batch.htcondor_lookups": "a worker that was lost, or elastiqctl explain JOB",

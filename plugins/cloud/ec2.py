@@ -54,6 +54,10 @@ class EC2Cloud(interfaces.Cloud):
         return tuple(values.get("subnet_id") or ()) or ("",)  # network_interfaces, or the cloud, decides
 
     @classmethod
+    def markets_of(cls, values: Mapping[str, Any]) -> tuple[str, ...]:
+        return ("spot", "on-demand") if dialect_of(values)[0].getboolean("spot") else ("on-demand",)
+
+    @classmethod
     def about(cls, values: Mapping[str, Any]) -> str:
         return dialect_of(values)[1]
 

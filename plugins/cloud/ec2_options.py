@@ -66,6 +66,10 @@ def _interfaces(value: tuple[str, ...]) -> str:
     return f"`{wrong[0]}` is not of the form SUBNET or SUBNET:GROUP+GROUP" if wrong else ""
 
 
+def _spot_price(value: float) -> str:
+    return "" if value > 0.001 else "must be above 0.001"  # EC2 API Reference, SpotMarketOptions
+
+
 _template = _form(
     r"[^:]+(:([0-9]+|\$Latest|\$Default))?",
     "is not of the form ID-OR-NAME[:VERSION], VERSION a number, $Latest or $Default",
@@ -106,6 +110,7 @@ OPTIONS: tuple[Option, ...] = (
     # the machines
     Option("image_id", Kind.TEXT, required=True, unless="launch_template"),
     Option("launch_template", Kind.TEXT, check=_template),
+    Option("spot_max_price", Kind.NUMBER, needs=("market",), check=_spot_price),
     Option("key_name", Kind.TEXT),
     Option("user_data_b64", Kind.BASE64, secret=True),
     Option("user_data_file", Kind.PATH, excludes=("user_data_b64",)),

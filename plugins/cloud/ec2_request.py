@@ -26,13 +26,16 @@ def run_parameters(
     options = pool.options
     profile = options.get("iam_instance_profile") or ""
     tagged = [kind for kind, extra in (("instance", TAGS), ("volume", VOLUME_TAGS)) if not {TAGS, extra} & refused]
-    tags = tags_of(pool, intent.id, owner)
+    tags, most = tags_of(pool, intent.id, owner), options.get("spot_max_price")
+    # a persistent request would launch again what was ended, and one that stops keeps its volumes
+    spot = _given(SpotInstanceType="one-time", InstanceInterruptionBehavior="terminate", MaxPrice=most and str(most))
     return _given(
         MinCount=1,  # fewer than asked for is a success
         MaxCount=intent.count,
         ClientToken=intent.token,
         ImageId=options.get("image_id"),
         InstanceType=intent.offer.flavour,
+        InstanceMarketOptions={"MarketType": "spot", "SpotOptions": spot} if intent.offer.market == "spot" else None,
         KeyName=options.get("key_name"),
         UserData=options.get("user_data"),
         LaunchTemplate=launch_template(options),

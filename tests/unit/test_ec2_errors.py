@@ -31,13 +31,17 @@ KINDS: dict[type[LaunchError], list[tuple[int, str, str]]] = {
         (400, "InsufficientFreeAddressesInSubnet", "not enough free addresses"),
         (400, "ReservationCapacityExceeded", ""),
         (400, "Unsupported", "Your requested instance type (p5.large) is not supported in your Availability Zone"),
+        (500, "InsufficientInstanceCapacity", "There is no Spot capacity available that matches your request."),
+        (400, "SpotMaxPriceTooLow", "Your Spot request price of 0.01 is lower than the minimum required price"),
+        (400, "MaxSpotInstanceCountExceeded", "Max spot instance count exceeded"),
+        (400, "UnfulfillableCapacity", "Unable to fulfill capacity due to your request configuration."),
+        (400, "capacity-not-available", ""),
         (400, "NoValidHost", "No valid host was found."),  # OpenStack
         (503, "InsufficientInstanceCapacity", "Not enough resources"),  # Eucalyptus
     ],
     QuotaError: [
         (400, "InstanceLimitExceeded", ""),
         (400, "VcpuLimitExceeded", ""),
-        (400, "MaxSpotInstanceCountExceeded", ""),
         (400, "VolumeLimitExceeded", ""),
         (400, "ResourceLimitExceeded", ""),
         (400, "NetworkInterfaceLimitExceeded", ""),
@@ -74,6 +78,7 @@ KINDS: dict[type[LaunchError], list[tuple[int, str, str]]] = {
         (404, "404", "Not Found"),
         (302, "302", "Found"),  # http where https is meant
         (400, "NoSuchVersion", ""),
+        (403, "AuthFailure.ServiceLinkedRoleCreationNotPermitted", "no permission to create the service-linked role"),
     ],
     AuthError: [
         (401, "AuthFailure", "AWS was not able to validate the provided access credentials"),
@@ -179,6 +184,8 @@ def test_old_prefixes_of_codes_are_dropped() -> None:
         ("InvalidSubnetID.NotFound", "subnet_id"),
         ("InvalidLaunchTemplateName.NotFoundException", "launch_template"),
         ("InvalidInstanceType", "flavour"),
+        ("InvalidSpotPrice", "spot_max_price"),
+        ("AuthFailure.ServiceLinkedRoleCreationNotPermitted", "create-service-linked-role"),
         ("NoSuchVersion", "api_version"),
         ("404", "api_url"),
         ("NetworkAmbiguous", "set subnet_id or network_interfaces"),

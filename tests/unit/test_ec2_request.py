@@ -21,11 +21,12 @@ def parameters(
     image: dict[str, Any] | None = None,
     flavour: str = "m5.large",
     network: str = "",
+    market: str = "",
     **options: Any,
 ) -> dict[str, Any]:
     values = {**{option.name: option.default for option in OPTIONS}, "image_id": "ami-1", **options}
     pool = Pool("ec2", "site", (flavour,), options=values)
-    intent = Intent("i7", OWNER.token_prefix + "i7", Offer("ec2", flavour, network), 3, 0.0)
+    intent = Intent("i7", OWNER.token_prefix + "i7", Offer("ec2", flavour, network, market), 3, 0.0)
     return run_parameters(pool, intent, OWNER, refused, image or {})
 
 
@@ -63,6 +64,18 @@ def test_what_is_set_is_sent() -> None:
     assert found["MetadataOptions"] == {"HttpTokens": "required"}
     assert {"Key": "Project", "Value": "x"} in found["TagSpecifications"][0]["Tags"]
     assert parameters(iam_instance_profile="w")["IamInstanceProfile"] == {"Name": "w"}
+
+
+def test_a_spot_machine_is_asked_for_once_and_ended_when_it_is_interrupted() -> None:
+    once = {"SpotInstanceType": "one-time", "InstanceInterruptionBehavior": "terminate"}
+    assert parameters(market="spot")["InstanceMarketOptions"] == {"MarketType": "spot", "SpotOptions": once}
+    capped = parameters(market="spot", spot_max_price=0.05)["InstanceMarketOptions"]
+    assert capped == {"MarketType": "spot", "SpotOptions": {**once, "MaxPrice": "0.05"}}
+
+
+@pytest.mark.parametrize("market", ["", "on-demand"])
+def test_any_other_machine_is_asked_for_without_a_market(market: str) -> None:
+    assert "InstanceMarketOptions" not in parameters(market=market, spot_max_price=0.05)
 
 
 def test_interfaces_carry_their_groups_themselves() -> None:

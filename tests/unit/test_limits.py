@@ -252,6 +252,22 @@ def test_prices_are_one_for_all_or_one_for_each_flavour(tmp_path: Path) -> None:
     assert load(tmp_path, with_ec2("")).settings.pools[0].price("") is None
 
 
+def test_a_spot_machine_may_have_a_price_of_its_own_and_else_counts_as_any() -> None:
+    pool = a_pool(prices={"a": 1.0, "a/spot": 0.3, "*": 2.0, "*/spot": 0.5})
+    assert [pool.price(flavour, "spot") for flavour in ("a", "b")] == [0.3, 0.5]
+    assert [pool.price(flavour, market) for flavour in ("a", "b") for market in ("on-demand", "")] == [1, 1, 2, 2]
+    assert a_pool(prices={"a": 1.0}).price("a", "spot") == 1.0
+    assert a_pool(prices={"a/spot": 0.3}).price("a") is None
+
+
+def test_running_spot_machines_count_by_their_price() -> None:
+    pools = (a_pool(markets=("spot", "on-demand"), prices={"medium": 1.0, "medium/spot": 0.25}),)
+    nodes = [a_node(State.BUSY, 1, market="spot"), a_node(State.BUSY, 2, market="on-demand"), a_node(State.BUSY, 3)]
+    assert hourly(priced(pools=pools), nodes) == 2.25
+    (cap,) = a_ledger().allowances(priced(pools=pools, max_cost_per_hour=9.0), a_registry(), NOW)
+    assert cap.least == 0.25
+
+
 @pytest.mark.parametrize(
     ("lines", "said"),
     [
@@ -260,6 +276,10 @@ def test_prices_are_one_for_all_or_one_for_each_flavour(tmp_path: Path) -> None:
         ("", "price: is missing for the cloud's default, max_cost_per_day needs it; set it"),
         ("flavour = a\nprice = 31", "price: is above max_cost_per_day, which is 30: no machine could ever be launched"),
         ("flavour = a\nprice = a=1, aa=2", "price: names aa, which is no pool's flavour, write one that is"),
+        ("flavour = a\nprice = *=1, b/spot=2", "price: names b/spot, which is no pool's flavour, write one that is"),
+        ("flavour = a\nprice = a=1, a/sport=2", "price: names a/sport, which is no pool's flavour"),
+        ("flavour = a\nmarket = spot, on-demand\nprice = a/spot=1", "price: is missing for a, max_cost_per_day"),
+        ("flavour = a\nmarket = spot\nprice = a=1, a/spot=31", "price: is above max_cost_per_day, which is 30"),
         ("flavour = a\nprice = 1\n[ec2:gpu]\nflavour = g", "price: is missing for g, max_cost_per_day needs it"),
         ("price = cheap", "price: has no number for `*`, write a price or flavour=price, flavour=price"),
         ("price = a=-1", "price: has no number for `a`, write a price or flavour=price, flavour=price"),

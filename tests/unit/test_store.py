@@ -8,6 +8,7 @@ import sqlite3
 import stat
 import subprocess
 import sys
+from contextlib import closing
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, Callable
@@ -210,13 +211,13 @@ def half_a_row(path: str) -> None:
 
 def unknown_state(path: str) -> None:
     filled(path)
-    with sqlite3.connect(path) as db:
+    with closing(sqlite3.connect(path)) as db, db:
         db.execute("UPDATE records SET data = replace(data, '\"idle\"', '\"sleeping\"')")
 
 
 def bad_intent(path: str) -> None:
     filled(path)
-    with sqlite3.connect(path) as db:
+    with closing(sqlite3.connect(path)) as db, db:
         db.execute("INSERT INTO records VALUES ('intent', 'x', '{\"id\": 1}')")
 
 
