@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
-import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Container, Iterable, Mapping, Optional, Union
@@ -24,7 +23,6 @@ from elastiq.settings import Settings
 __all__ = ["ConfigError", "Loaded", "load"]
 
 _SEEN_TERMS = ("worker_ad", "reserve_memory_mb", "reserve_disk_mb")  # these can change which jobs a pool runs
-_POOL_NAME = re.compile(r"[A-Za-z0-9_.-]+")
 
 
 @dataclass(frozen=True)
@@ -174,9 +172,7 @@ class _Reader:
         if colon:
             from elastiq.further_pools import inherit
 
-            if not _POOL_NAME.fullmatch(name):
-                self.problems.at(section, "", "a pool's name is made of letters, digits, `_`, `.` and `-`, rename it")
-            whole = inherit(self._section(kind), whole, options)
+            whole = inherit(self._section(kind), whole, options, self.problems)
         found = self._values(whole, options)
         file, data = found.get("user_data_file"), found.pop("user_data_b64", None)
         found["user_data"] = b""

@@ -5,6 +5,7 @@ Imported only for a configuration with a section [kind:NAME] or several pools.
 
 from __future__ import annotations
 
+import re
 from typing import Iterable, Mapping
 
 from elastiq.inifile import Problems, Section
@@ -12,8 +13,10 @@ from elastiq.interfaces import Pool
 from elastiq.options import Option
 
 
-def inherit(base: Section, own: Section, options: Iterable[Option]) -> Section:
+def inherit(base: Section, own: Section, options: Iterable[Option], problems: Problems) -> Section:
     """A pool's section with what it inherits: a key of its own replaces also those that exclude it."""
+    if not re.fullmatch(r"[A-Za-z0-9_.-]+", own.name.partition(":")[2]):
+        problems.at(own.name, "", "a pool's name is made of letters, digits, `_`, `.` and `-`, rename it")
     replaced = {other for option in options if option.name in own.entries for other in option.excludes}
     replaced |= {option.name for option in options if own.entries.keys() & option.excludes}
     if "flavour" in own.entries and (price := base.entries.get("price")) and "=" not in price.value:
