@@ -213,7 +213,7 @@ def test_a_wrong_policy_is_told_with_its_line(tmp_path: Path, line: str, said: s
         ("drain = maybe", "write yes or no"),
         ("command_timeout_s = 0", "must be above 0"),
         ("constraint = (a", "unbalanced"),
-        ("query_method = bindings", "write commands"),
+        ("query_method = soap", "write commands"),
         ("schedd = x", "did you mean `schedds`?"),
     ],
 )
