@@ -12,7 +12,7 @@ from functools import partial
 from typing import Callable, Mapping, Sequence
 
 from elastiq.core import Core, log
-from elastiq.executor import Outcome, UnsentError
+from elastiq.executor import Outcome
 from elastiq.interfaces import DrainAnswer, DrainMode, DrainOutcome, EndAnswer, EndOutcome, InstanceState, WorkerState
 from elastiq.nodes import IN_SERVICE, Node, State
 from elastiq.planner import Step
@@ -27,13 +27,13 @@ class Ending:
     ``no_end`` says why nothing may be ended now."""
 
     def __init__(self, core: Core, look_again: Callable[[], None], no_end: Callable[[], str] = lambda: "") -> None:
-        self._core, self._look_again, self._no_end = core, look_again, no_end
+        self.core, self.look_again, self.no_end = core, look_again, no_end
 
     # ------------------------------------------------------------------ drain
 
     def drain(self, step: Step) -> None:
         """Begin to take an idle node out of service."""
-        core, node = self._core, step.node
+        core, node = self.core, step.node
         if step.for_good:
             core.tell(f"black hole {node.name}", f"{step.reason}: drained for good where elastiq may drain")
         if node.worker is None or (step.for_good and not core.batch.can_drain) or self._dry_run(step, "drain and end"):
@@ -46,49 +46,40 @@ class Ending:
         core.persist()  # a drain that we began must be known as ours after a crash
         if not core.batch.can_drain:
             node.act_ended = core.now()
-            self._look_again()
+            self.look_again()
             return
         node.acting = True
         drain = partial(core.batch.drain, node.worker, DrainMode.PEACEFUL if step.for_good else DrainMode.IF_IDLE)
         core.act_on_batch(node, drain, partial(self._drained, node))
 
     def _dry_run(self, step: Step, what: str) -> bool:
-        core, name = self._core, step.node.name
+        core, name = self.core, step.node.name
         if core.settings.dry_run_shutdown_vms:
             core.tell_once(f"dry run {step.node.id}", f"dry run: would {what} {name}: {step.reason}")
         return core.settings.dry_run_shutdown_vms
 
     def _drained(self, node: Node, outcome: Outcome[DrainAnswer]) -> None:
-        core, answer = self._core, outcome.value
+        core, answer = self.core, outcome.value
         node.acting, node.act_ended = False, outcome.ended
         if node.state is not State.DRAINING:
             return
-        if isinstance(outcome.error, UnsentError):
-            self._back(node, f"drain {outcome.error}", undrain=False)
-            return
-        if answer is None:
-            text = core.explain(outcome.error)
-            core.count("drains_unknown")
-            core.tell_once(f"drain {node.id}", f"drain of {node.name}: {text}: looking whether it took effect")
-        elif answer.outcome is DrainOutcome.DRAINED:
+        if answer is not None and answer.outcome is DrainOutcome.DRAINED:
             core.count("drains")
             core.tell("draining", "")
+            self.look_again()
         else:
-            core.count(f"drains_{answer.outcome.value}")
-            if answer.outcome is DrainOutcome.REFUSED:
-                core.tell("draining", f"{node.name}: {answer.detail}: nothing is ended without a drain")
-            self._back(node, f"drain {answer.outcome.value}: {answer.detail}", undrain=False)
-            return
-        self._look_again()
+            from elastiq.failed_drains import failed
+
+            failed(self, node, outcome)
 
     def look(self, began: float, settled: bool, sites: frozenset[str], no_end: str) -> None:
         """A read of the workers came back: go on with what is draining. ``began`` is its monotonic time."""
-        core = self._core
+        core = self.core
         ready: list[Step] = []
         for node in [n for n in core.registry if n.state is State.DRAINING and not n.acting]:
             if node.act_ended is None:
                 node.act_ended = core.now()  # begun by an earlier run: the next read tells
-                self._look_again()
+                self.look_again()
             elif began < node.act_ended:
                 continue
             elif node.runs_something and not (node.condemned and node.seen is not None and node.seen.is_drained):
@@ -97,85 +88,50 @@ class Ending:
             elif node.starts_at_drain not in (None, node.job_starts) and not node.condemned:
                 self._back(node, "a job ran there before the drain took effect")
             elif node.seen is not None and node.seen.drained_by_mark(core.owner.mark) is False:
-                self._back(node, f"drained by someone else ({node.seen.drained_by}): left alone", undrain=False)
-            elif self._out_of_service(node) and settled and not no_end and node.site in sites:
+                self._back(node, f"drained by someone else ({node.seen.drained_by}): left alone", undo=False)
+            elif self.out_of_service(node) and settled and not no_end and node.site in sites:
                 ready.append(Step(node, node.reason))
             elif core.now() - node.act_ended >= core.settings.drain_timeout_s and not node.runs_something:
                 why = no_end or "its worker does not show that it is out of service"
                 self._back(node, f"drain_timeout_s {core.settings.drain_timeout_s:g} passed: {why}")
-        self._end(ready)
+        self.end_for_good(ready)
         # Drains of ours without a purpose are undone: the return was lost, or a restart lay between.
         for node in core.registry:
             if node.state in IN_SERVICE and node.seen is not None and node.seen.drained_by_mark(core.owner.mark):
-                self._undrain(node)
-        if settled:
-            self._ask_again(began, sites)
+                from elastiq.failed_drains import undrain
 
-    def _out_of_service(self, node: Node) -> bool:
-        state = WorkerState.DRAINED if self._core.batch.can_drain else WorkerState.IDLE
+                undrain(core, node)
+        unconfirmed = [node for node in self._unconfirmed() if node.worker is not None and node.site in sites]
+        if settled and unconfirmed:
+            from elastiq.doubtful_ends import ask_again
+
+            ask_again(self, unconfirmed, began)
+
+    def out_of_service(self, node: Node) -> bool:
+        state = WorkerState.DRAINED if self.core.batch.can_drain else WorkerState.IDLE
         return node.seen is not None and node.seen.state is state and not node.seen.jobs
 
-    def _back(self, node: Node, reason: str, undrain: bool = True) -> None:
-        """Return a node to service; its idleness begins anew only if it ran something."""
-        self._later(node)
-        self._in_service(node, reason)
-        if undrain and self._core.batch.can_drain:
-            self._undrain(node)
+    def _back(self, node: Node, reason: str, undo: bool = True) -> None:
+        from elastiq.failed_drains import back
 
-    def _in_service(self, node: Node, reason: str) -> None:
-        state = State.BUSY if node.runs_something else State.IDLE
-        self._core.registry.move(node, state, reason, self._core.wall())
-
-    def _undrain(self, node: Node) -> None:
-        core = self._core
-        if node.worker is None or node.acting:
-            return
-        node.acting = True
-
-        def undrained(outcome: Outcome[None]) -> None:
-            node.acting = False
-            core.failed(f"undrain {node.id}", f"return {node.name}", outcome)
-
-        core.act_on_batch(node, partial(core.batch.undrain, node.worker), undrained)
+        back(self, node, reason, undo)
 
     # ------------------------------------------------------------------ end
 
     def end(self, steps: Sequence[Step]) -> None:
         """End machines that serve nobody. Where one was a worker, the queue is asked first whether it
         still records a job there."""
-        core = self._core
         steps = [step for step in steps if not self._dry_run(step, "end")]
-        self._end([step for step in steps if step.node.worker is None])
+        self.end_for_good([step for step in steps if step.node.worker is None])
         were_workers = [step for step in steps if step.node.worker is not None]
-        if not were_workers:
-            return
+        if were_workers:
+            from elastiq.doubtful_ends import end_unused
 
-        def recorded(outcome: Outcome[Mapping[str, int]]) -> None:
-            for step in were_workers:
-                step.node.acting = False
-            jobs, why_not = outcome.value, self._no_end()  # the view may have changed meanwhile
-            if jobs is None or why_not:
-                core.tell_once("recorded", f"jobs on lost machines: {why_not or core.explain(outcome.error)}")
-                return
-            self._end([step for step in were_workers if self._unused(step.node, jobs)])
+            end_unused(self, were_workers)
 
-        asking = partial(core.batch.jobs_recorded_on, [step.node.worker or "" for step in were_workers])
-        if core.read("recorded jobs", core.batch, asking, recorded):
-            for step in were_workers:
-                step.node.acting = True
-
-    def _unused(self, node: Node, jobs: Mapping[str, int]) -> bool:
-        if node.state not in (State.LOST, State.FAILED) or node.seen is not None:
-            return False  # it came back in the meantime
-        count = jobs.get(node.worker or "", 0)
-        if count:
-            self._later(node)
-            node.reason = f"its worker is missing, but the queue records jobs as running there ({count}): kept"
-        return not count
-
-    def _end(self, steps: Sequence[Step]) -> None:
+    def end_for_good(self, steps: Sequence[Step]) -> None:
         """For good: from here on it is asked for until the cloud confirms it."""
-        core = self._core
+        core = self.core
         steps = [step for step in steps if step.node.instance_id and step.node.site in core.clouds]
         steps = [step for step in steps if not self._dry_run(step, "end")]
         for step in steps:
@@ -183,11 +139,11 @@ class Ending:
         if not steps:
             return
         core.persist()
-        self._terminate([step.node for step in steps])
+        self.terminate([step.node for step in steps])
 
-    def _terminate(self, nodes: Sequence[Node]) -> None:
+    def terminate(self, nodes: Sequence[Node]) -> None:
         """One call a site for up to a hundred."""
-        core = self._core
+        core = self.core
         for site, cloud in core.clouds.items():
             here = [(node.instance_id, node) for node in nodes if node.instance_id and node.site == site]
             for start in range(0, len(here), ENDS_IN_ONE_CALL):
@@ -199,11 +155,11 @@ class Ending:
                 core.act_on_cloud(site, "terminate", call, partial(self._answered, asked))
 
     def _answered(self, asked: Mapping[str, Node], outcome: Outcome[Mapping[str, EndAnswer]]) -> None:
-        core = self._core
+        core = self.core
         for name, node in asked.items():
             answer = (outcome.value or {}).get(name)
             node.acting, node.act_ended = False, outcome.ended
-            self._later(node)
+            self.later(node)
             if answer is not None and answer.outcome is EndOutcome.ENDING:
                 node.failures, node.retry_at = 0, core.now() + RETRY_S
                 core.tell(f"ending {node.name}", "")
@@ -215,23 +171,10 @@ class Ending:
 
     def again(self) -> None:
         """Ask again for the ends that no listing confirms; after a restart too."""
-        self._terminate([node for node in self._unconfirmed() if node.worker is None])
-
-    def _ask_again(self, began: float, sites: frozenset[str]) -> None:
-        """The same for machines that were workers, by a fresh look at them: since the end was decided
-        upon, hours may have passed, and one that takes jobs again is not to be ended."""
-        still: list[Node] = []
-        for node in self._unconfirmed():
-            if node.worker is None or node.site not in sites or began < (node.act_ended or 0.0):
-                continue
-            if node.seen is None or self._out_of_service(node):
-                still.append(node)
-            elif node.instance is not None and node.instance.state is InstanceState.RUNNING:
-                self._in_service(node, "its end took no effect, and it takes jobs again")
-        self._terminate(still)
+        self.terminate([node for node in self._unconfirmed() if node.worker is None])
 
     def _unconfirmed(self) -> list[Node]:
-        core = self._core
+        core = self.core
         return [
             node
             for node in core.registry
@@ -241,15 +184,15 @@ class Ending:
             and not core.settings.dry_run_shutdown_vms
         ]
 
-    def _later(self, node: Node) -> None:
+    def later(self, node: Node) -> None:
         node.failures += 1
-        node.retry_at = self._core.now() + min(LONGEST_RETRY_S, RETRY_S * 2 ** min(node.failures - 1, 10))
+        node.retry_at = self.core.now() + min(LONGEST_RETRY_S, RETRY_S * 2 ** min(node.failures - 1, 10))
 
     # ------------------------------------------------------------------ after the end
 
     def forget(self, node: Node) -> None:
         """The instance is confirmed gone: let the batch system drop what it still holds."""
-        core, worker = self._core, node.worker
+        core, worker = self.core, node.worker
         for subject in ("ending", "black hole"):
             core.tell(f"{subject} {node.name}", "")
         if worker is None or not core.batch_has("forget"):

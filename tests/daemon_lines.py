@@ -25,6 +25,8 @@ ON_DEMAND = {
     "elastiq.black_holes": "a machine that may be one",
     "elastiq.complaints": "an unknown key or section, or no cluster_name",
     "elastiq.discrepancies": "an instance that nobody knew, or that the cloud does not list",
+    "elastiq.doubtful_ends": "a worker that is lost, or an end that takes no effect",
+    "elastiq.failed_drains": "a drain that failed, or is undone",
     "elastiq.failed_launches": "a launch that was refused, or whose outcome is not known",
     "elastiq.further_pools": "a section [ec2:NAME]",
     "elastiq.headid": "a machine without an id",

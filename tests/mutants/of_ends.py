@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from elastiq import broker, core, daemon, ending, launching, observer, planner
+from elastiq import broker, core, daemon, doubtful_ends, ending, failed_drains, launching, observer, planner
 from tests.mutants.bends import both, jobs, often, setting, throughout
 from tests.mutants.planting import Change, Mutant
 
@@ -11,14 +11,21 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "ends without the look after the drain",
         "I2 I6",
-        (Change(ending.Ending, "_drained", 'core.count("drains")\n', "return self._end([Step(node, node.reason)])\n"),),
+        (
+            Change(
+                ending.Ending,
+                "_drained",
+                'core.count("drains")\n',
+                "return self.end_for_good([Step(node, node.reason)])\n",
+            ),
+        ),
     ),
     Mutant(
         "takes a look from before the drain for the one after it",
         "I2 I6",
         (
             Change(ending.Ending, "look", "elif began < node.act_ended:", "elif False:"),
-            Change(ending.Ending, "_out_of_service", "WorkerState.DRAINED if", "WorkerState.IDLE if"),
+            Change(ending.Ending, "out_of_service", "WorkerState.DRAINED if", "WorkerState.IDLE if"),
         ),
         often("drain_not_done", for_s=900.0),
     ),
@@ -27,10 +34,10 @@ MUTANTS: tuple[Mutant, ...] = (
         "I2 I6",
         (
             Change(
-                ending.Ending,
-                "_drained",
-                'self._back(node, f"drain {answer.outcome.value}: {answer.detail}", undrain=False)',
-                "self._end([Step(node, node.reason)])",
+                failed_drains,
+                "failed",
+                'back(ending, node, f"drain {answer.outcome.value}: {answer.detail}", undo=False)',
+                "from elastiq.situation import Step\n        ending.end_for_good([Step(node, node.reason)])",
             ),
         ),
         often("drain_refused", for_s=900.0),
@@ -40,7 +47,10 @@ MUTANTS: tuple[Mutant, ...] = (
         "I2 I6",
         (
             Change(
-                ending.Ending, "_drained", 'core.count("drains_unknown")', "return self._end([Step(node, node.reason)])"
+                failed_drains,
+                "failed",
+                'core.count("drains_unknown")',
+                "from elastiq.situation import Step\n        return ending.end_for_good([Step(node, node.reason)])",
             ),
         ),
         often("drain_fails", for_s=900.0),
@@ -48,7 +58,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "never returns a drain that led nowhere",
         "I7",
-        (Change(ending.Ending, "_undrain", "if node.worker is None or node.acting:", "if True:"),),
+        (Change(failed_drains, "undrain", "if node.worker is None or node.acting:", "if True:"),),
         both(often("drain_unheard", for_s=900.0), jobs(times=8)),
     ),
     Mutant(
@@ -60,7 +70,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "ends a lost machine though jobs are recorded there",
         "I2",
-        (Change(ending.Ending, "_unused", 'count = jobs.get(node.worker or "", 0)', "count = 0"),),
+        (Change(doubtful_ends, "_unused", 'count = jobs.get(node.worker or "", 0)', "count = 0"),),
         both(
             setting(lost_after_s=120.0),
             jobs(length_s=3000.0),

@@ -173,7 +173,7 @@ MUTANTS: tuple[Mutant, ...] = (
         (
             Change(
                 ending.Ending,
-                "_terminate",
+                "terminate",
                 "cloud.terminate, list(asked)",
                 "cloud.terminate, [*asked, core.owner.instance_id]",
             ),

@@ -15,7 +15,7 @@ class HastyEnding(ending.Ending):
     def __init__(self, core: Core, look_again: Callable[[], None], no_end: Callable[[], str]) -> None:
         def end_at_once() -> None:
             drained = [node for node in core.registry if node.state is State.DRAINING and not node.acting]
-            self._end([Step(node, node.reason) for node in drained])
+            self.end_for_good([Step(node, node.reason) for node in drained])
 
         super().__init__(core, end_at_once, no_end)
 
