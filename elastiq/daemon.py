@@ -43,6 +43,7 @@ class Daemon:
         self.last_action: tuple[Optional[float], str] = (None, "nothing was done yet")
         self.allowances: tuple[planner.Allowance, ...] = ()
         self.stopping = False
+        self.asked = False  # a client wanted the status: from then on it explains itself
         self.paired = False  # both sides were known and settled at least once since the start
         self._plan_pending = False
         self._room_seen = 0.0  # the beginning of the last read of the workers that trials were charged with
@@ -163,7 +164,7 @@ class Daemon:
             core.guard("attend", lambda: self._advance("check_vms", self.period_s("check_vms")))
             core.guard("persist", core.persist)
 
-    def _situation(self) -> planner.Situation:
+    def situation(self) -> planner.Situation:
         core, observer = self.core, self.observer
         self.paired = self.paired or observer.settled()
         ledger = core.ledger
@@ -189,7 +190,7 @@ class Daemon:
 
     def _plan_and_act(self) -> None:
         core, launching, ending = self.core, self.observer.launching, self.observer.ending
-        situation = self._situation()
+        situation = self.situation()
         plan = self._plans(situation)
         self.last_plan, self.last_plan_at = plan, core.wall()
         if plan.launches or plan.drains or plan.ends or plan.failed:
@@ -239,7 +240,8 @@ class Daemon:
     def status(self, wait_s: float = 1.0) -> dict[str, Any]:
         """The status now; if the decision thread does not come to it, the last that it published. From any
         other thread."""
-        if self.core.now() - self._published["monotonic_at"] > FRESH_S:
+        if not self.asked or self.core.now() - self._published["monotonic_at"] > FRESH_S:
+            self.asked = True
             done = threading.Event()
             self.core.events.post(self._publish)
             self.core.events.post(done.set)

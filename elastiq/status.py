@@ -28,7 +28,7 @@ def snapshot(daemon: Daemon) -> dict[str, Any]:
     sources = [_source(seen, now) for seen in observer.observations()]
     sources[1].update(settled=not observer.settled_why, why_unsettled=observer.settled_why)
     counted = len(core.registry) + (observer.foreign() if settings.quota_counts == "all" else 0)
-    return {
+    made = {
         "schema": SCHEMA,
         "version": __version__,
         "cluster": settings.cluster_name,
@@ -53,6 +53,11 @@ def snapshot(daemon: Daemon) -> dict[str, Any]:
         "faults": dict(core.faults),
         "log_failures": core.log_failures(),
     }
+    if daemon.asked:
+        from elastiq.telling import explain  # costs time that a daemon of which nobody asks need not pay
+
+        explain(daemon, made)
+    return made
 
 
 def _fields(of: object, names: str) -> dict[str, Any]:
@@ -127,10 +132,7 @@ def _plan(daemon: Daemon) -> dict[str, Any]:
     return {
         "at": daemon.last_plan_at,
         "summary": plan.summary,
-        "launch": [
-            {**_fields(order, "count reason"), "offer": str(order.offer), "pool": order.offer.pool}
-            for order in plan.launches
-        ],
+        "launch": [{**_fields(o, "count reason"), "offer": str(o.offer), "pool": o.offer.pool} for o in plan.launches],
         "drain": [{"node": step.node.name, "reason": step.reason} for step in plan.drains],
         "terminate": [{"node": step.node.name, "reason": step.reason} for step in plan.ends],
         "reasons": [f"{v.group.waiting} {v.group.key}: {v.reason}" for v in plan.verdicts if v.reason],
