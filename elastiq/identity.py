@@ -32,7 +32,7 @@ class IdentityError(Exception):
     """This head node cannot be told from others. The text is one line for a person."""
 
 
-def owner(cluster_name: str, statedir: Path, *, root: Path = Path("/")) -> Owner:
+def owner(cluster_name: str, statedir: Path, *, root: Path = Path("/"), uid: Optional[int] = None) -> Owner:
     """Who we are, for this user, cluster and machine. ``root`` holds the machine's /etc, /proc and /sys.
 
     The head's id is a keyed hash, so that the machine id itself (which is confidential, machine-id(5))
@@ -46,7 +46,7 @@ def owner(cluster_name: str, statedir: Path, *, root: Path = Path("/")) -> Owner
             machine = kept_id(statedir)
         except ValueError as error:
             raise IdentityError(str(error)) from None
-    message = f"elastiq:{os.getuid()}:{cluster_name}".encode()
+    message = f"elastiq:{os.getuid() if uid is None else uid}:{cluster_name}".encode()
     head = hmac.new(machine.lower().encode(), message, hashlib.sha256).hexdigest()
     return Owner(cluster_name, head, own_addresses(root), own_instance_id(root))
 

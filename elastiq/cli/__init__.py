@@ -15,6 +15,8 @@ examples:
   elastiqctl demo                   a simulated cluster at work: needs no cloud, batch system or configuration
   elastiqctl start                  check the configuration, then run elastiq as a background process
   elastiqctl status                 what it does and why; --json for programs
+  elastiqctl explain                why jobs wait and nodes are kept
+  elastiqctl plan                   what it would do now, by a look of its own; does nothing
   elastiqctl log -n 100             the last 100 lines of the log, and what comes after
   elastiqctl --config my.conf --statedir ./state --rundir ./run --logdir ./log start
 
@@ -24,15 +26,46 @@ usual places:      root                    others
   state            /var/lib/elastiq        ~/.elastiq/state
   control socket   /run/elastiq            ~/.elastiq/run
 
-exit codes: 0 done (status: running)   1 failed   2 usage   3 status: not running
-  4 no permission, or no answer   75 another elastiq is in the way   78 error in the configuration
+exit codes: 0 done (status: running)   1 failed   2 usage   3 status, explain: not running
+  4 no permission, or no answer (plan: from a source)   75 another elastiq is in the way   78 error in the configuration
 """
+
+_MORE: Mapping[str, str] = {
+    "plan": """\
+It reads the configuration, a copy of the state and, once, the queue, the workers and the instances of every site,
+and plans as the daemon does. Nothing is launched, drained, ended, written or locked. Where elastiq runs, the times
+that jobs have waited and nodes were idle are its own; else all jobs are taken to have waited long enough.
+
+examples:
+  elastiqctl plan                                   before the first start: what would it do?
+  elastiqctl --config new.conf plan                 and what with another configuration?
+  elastiqctl plan --json | jq '.launch, .drain'     for programs (docs/status.md)
+
+exit codes: 0 planned   1 failed   4 planned, but a source did not answer   78 error in the configuration
+""",
+    "explain": """\
+It tells what the running elastiq saw and decided last. A job is asked for in the batch system itself.
+
+examples:
+  elastiqctl explain                every group of waiting jobs, and every node that is not busy
+  elastiqctl explain 12.3           why this job has no machine yet
+  elastiqctl explain i-0a1b2c3d     why this node is kept or goes; a worker's name will do, too
+  elastiqctl explain ec2            a pool: its limits, what holds it back, what it can run
+  elastiqctl explain --json         for programs (docs/status.md)
+
+exit codes: 0 told   1 nothing has that name, or the job could not be asked for   3 elastiq does not run
+  4 no permission, or no answer
+""",
+}
+
 
 _VERBS: Mapping[str, str] = {
     "start": "check the configuration, then start elastiq in the background; 0 also if it runs already",
     "stop": "end elastiq and wait for its end; machines and jobs stay; 0 also if it does not run",
     "restart": "check the configuration, then stop and start",
     "status": "what elastiq does and why",
+    "plan": "look at everything once and say what elastiq would do; does nothing, runs beside the daemon or without",
+    "explain": "why a job has no machine, why a node is kept or goes, what a pool can do",
     "log": "show the end of the log and follow it (Ctrl-C ends)",
     "conf": "show versions, places and the keys that are set (no secret)",
     "adopt": "take over the instances that another head node left to this cluster",
@@ -93,12 +126,17 @@ def _parser() -> argparse.ArgumentParser:
             verb,
             help=text,
             description=text[0].upper() + text[1:] + ".",
+            epilog=_MORE.get(verb),
+            formatter_class=argparse.RawDescriptionHelpFormatter,
             allow_abbrev=False,
             add_help=verb != "demo",  # it has its own
             parents=[] if verb == "demo" else [_places(argparse.SUPPRESS)],
         )
         for verb, text in _VERBS.items()
     }
+    for verb in ("plan", "explain"):
+        added[verb].add_argument("--json", action="store_true", help="for programs: the keys of docs/status.md")
+    added["explain"].add_argument("what", nargs="?", metavar="JOB | NODE | POOL", help="without: all that is unusual")
     added["status"].add_argument("--json", action="store_true", help="the stable keys of docs/status.md")
     added["log"].add_argument(
         "-n", "--lines", type=_count, default=20, help="so many lines first (default 20)"

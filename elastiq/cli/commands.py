@@ -6,6 +6,7 @@ import json
 import platform
 import sys
 from argparse import Namespace
+from functools import partial
 from typing import Any, Optional
 
 from elastiq import __version__, client, config
@@ -13,6 +14,7 @@ from elastiq.cli import follow, process, view
 from elastiq.cli.running import holder
 from elastiq.control import Refused
 from elastiq.events import RealClock
+from elastiq.interfaces import BatchSystem
 from elastiq.logfiles import LOG_FILE
 from elastiq.paths import Paths
 from elastiq.plugin_loader import cloud_class
@@ -21,6 +23,7 @@ FAILED = 1
 NOT_RUNNING = 3  # as the Linux Standard Base has it for `status`
 UNKNOWN = 4
 CONFIG = 78
+_OTHER_VERSION = "elastiq {} runs, another version than this elastiqctl: restart it"
 
 
 def start(paths: Paths, args: Namespace) -> int:
@@ -48,9 +51,54 @@ def status(paths: Paths, args: Namespace) -> int:
         try:
             text = view.text(found, answer["pid"], RealClock.monotonic() - found["monotonic_at"])
         except (KeyError, TypeError):  # after an upgrade
-            text = f"elastiq {found.get('version')} runs, another version than this elastiqctl: restart it"
+            text = _OTHER_VERSION.format(found.get("version"))
         print(text)
     return 0
+
+
+def plan(paths: Paths, args: Namespace) -> int:
+    loaded = _load(paths)
+    if loaded is None:
+        return CONFIG
+    for line in loaded.warnings:
+        print(f"elastiqctl: warning: {line}", file=sys.stderr)
+    try:
+        answer: dict[str, Any] = client.ask(paths.socket, "status")
+    except client.NotRunning:
+        answer = {}
+    except (client.NoAnswer, Refused, PermissionError) as error:
+        print(f"elastiqctl: {error}: planning without what the running elastiq knows", file=sys.stderr)
+        answer = {}
+    from elastiq.cli import plan as planning  # the daemon's modules, which no other command needs
+
+    return planning.run(loaded.settings, paths, answer.get("status"), answer.get("pid"), args.json)
+
+
+def explain(paths: Paths, args: Namespace) -> int:
+    answer = _ask(paths, "status")
+    if isinstance(answer, int):
+        if answer == NOT_RUNNING:
+            print("elastiqctl: `elastiqctl plan` takes a look of its own", file=sys.stderr)
+        return answer
+    from elastiq.cli import explain as explaining
+
+    try:
+        return explaining.run(answer["status"], args.what, args.json, partial(_batch_system, paths))
+    except KeyError:  # after an upgrade
+        print(f"elastiqctl: {_OTHER_VERSION.format(answer['status'].get('version'))}", file=sys.stderr)
+        return FAILED
+
+
+def _batch_system(paths: Paths) -> Optional[BatchSystem]:
+    """The batch system as it is configured, None after saying what is wrong."""
+    from elastiq.cli.once import owner_of
+    from elastiq.plugin_loader import batch_class
+
+    loaded = _load(paths)
+    if loaded is None:
+        return None
+    settings = loaded.settings
+    return batch_class(settings.batch_plugin).from_config(settings.batch_options, owner_of(settings, paths.statedir))
 
 
 def log(paths: Paths, args: Namespace) -> int:

@@ -35,7 +35,7 @@ def text(status: Status, pid: int, heartbeat_age_s: float) -> str:
         _nodes(screen, status, now),
         [*_limits(screen, status["quota"]["limits"]), *_pools(screen, status["pools"])],
         _plan(screen, status, now),
-        _sources(screen, status["sources"], " ".join(status["notices"])),
+        sources(screen, status["sources"], " ".join(status["notices"])),
     ]
     return "\n\n".join("\n".join(lines) for lines in parts if lines)
 
@@ -66,7 +66,7 @@ def _queue(screen: Screen, queue: Status) -> list[str]:
         [
             *(str(g[key] or "") for key in ("waiting", "held", "launching")),
             duration(g["waiting_s"]),
-            _request(g),
+            request(g),
             g["sample_job"] or "",
             g["reason"],
         ]
@@ -77,7 +77,7 @@ def _queue(screen: Screen, queue: Status) -> list[str]:
     return lines + (screen.table(head, rows, styles, spare="EXAMPLE FOR") if rows else [])
 
 
-def _request(group: Status) -> str:
+def request(group: Status) -> str:
     asked = (("cpus", "cpu"), ("memory_mb", "MB"), ("gpus", "gpu"))
     return ", ".join(counted(group[key], unit) for key, unit in asked if group[key]) or "not said"
 
@@ -160,7 +160,7 @@ def _plan(screen: Screen, status: Status, now: float) -> list[str]:
     return [screen.line(line) for line in lines]
 
 
-def _sources(screen: Screen, sources: list[Status], said: str) -> list[str]:
+def sources(screen: Screen, sources: list[Status], said: str) -> list[str]:
     """What is read; ``said`` is what the notices have said already."""
     rows, styles = [], []
     for source in sources:
