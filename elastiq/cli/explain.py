@@ -53,9 +53,10 @@ def _job(status: Status, name: str, batch: Callable[[], Optional[BatchSystem]]) 
 
 
 def everything(status: Status) -> dict[str, Any]:
-    """All waiting groups, and the nodes that are not busy."""
+    """All waiting groups, the nodes that are not busy, and what holds everything back."""
     nodes = [node for node in status["nodes"] if node["state"] != "busy"]
-    return {"groups": status["queue"]["groups"], "nodes": nodes}
+    held_back = {key: status[key] for key in ("no_launch", "no_end")}
+    return {"groups": status["queue"]["groups"], "nodes": nodes, **held_back}
 
 
 def one(status: Status, name: str) -> Optional[dict[str, Any]]:
@@ -111,6 +112,7 @@ def text(found: Mapping[str, Any]) -> str:
     parts: list[Sequence[str]] = []
     if "job" in found:
         parts.append([screen.line(found["standing"])])
+    parts.append(told.held_back(screen, found))
     parts.append(told.groups(screen, found.get("groups", ())))
     parts.append(told.nodes(screen, found.get("nodes", ())))
     for pool in found.get("pools", ()):

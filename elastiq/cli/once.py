@@ -6,7 +6,6 @@ It is the daemon itself, over a copy of the state, with an executor that reads a
 from __future__ import annotations
 
 import os
-import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Callable, Mapping, Optional, TypeVar
@@ -137,7 +136,7 @@ def _long_waiting(jobs: Optional[Jobs], began: float, window_s: float) -> Waitin
 def _take_over(daemon: Daemon, status: Mapping[str, Any]) -> None:
     """What only the running daemon knows: for how long jobs have waited and nodes were idle, and what is held
     back. Keys that an older one does not tell are left out."""
-    core, now, wall = daemon.core, daemon.core.now(), time.time()
+    core, now, wall = daemon.core, daemon.core.now(), daemon.core.wall()
     for shown in status.get("nodes", ()):
         node = core.registry.nodes.get(shown["node"])
         if node is not None:

@@ -113,7 +113,7 @@ def text(plan: Mapping[str, Any]) -> str:
     parts = [
         [*_head(plan), *(screen.line(f"! {notice}", "warn") for notice in plan["notices"])],
         [screen.line(line) for line in acts or [plan["summary"]]],
-        _held_back(screen, plan),
+        told.held_back(screen, plan),
         told.groups(screen, plan["groups"]),
         [] if known(plan) else view.sources(screen, plan["sources"], " ".join(plan["notices"])),
     ]
@@ -128,11 +128,6 @@ def _head(plan: Mapping[str, Any]) -> list[str]:
         f"state: {'as in ' + plan['state_file'] if plan['state_file'] else 'none yet'}",
         f"waiting times: {waiting}",
     ]
-
-
-def _held_back(screen: Screen, plan: Mapping[str, Any]) -> list[str]:
-    why_not = (("nothing is launched", plan["no_launch"]), ("nothing is ended", plan["no_end"]))
-    return [screen.line(f"! {what}: {why}", "warn") for what, why in why_not if why and why not in plan["summary"]]
 
 
 def _node(one: Mapping[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""Tables of what `explain` and `plan` tell of groups of jobs and nodes."""
+"""What `explain` and `plan` both tell: of groups of jobs, nodes, and what holds everything back."""
 
 from __future__ import annotations
 
@@ -27,6 +27,12 @@ def nodes(screen: Screen, shown: Sequence[Shown]) -> list[str]:
     head = ("NODE", "STATE", "WORKER", "POOL", "WHY IT IS KEPT OR GOES")
     styles = [STATES.get(row[1], "") for row in rows]
     return screen.table(head, rows, styles, spare="POOL WORKER") if rows else []
+
+
+def held_back(screen: Screen, shown: Shown) -> list[str]:
+    """Why nothing at all is launched, or ended."""
+    why_not = (("nothing is launched", shown.get("no_launch")), ("nothing is ended", shown.get("no_end")))
+    return [screen.line(f"! {what} now: {why}", "warn") for what, why in why_not if why]
 
 
 def place(node: Shown) -> str:

@@ -238,7 +238,7 @@ def test_a_view_that_is_not_settled_is_said_to_be_so(head: Head) -> None:
     head.paths.config.write_text(head.paths.config.read_text().replace("batch_settle_s = 0", "batch_settle_s = 600"))
     done = head.ctl("plan")
     assert done.code == 0
-    assert "nothing is ended: the collector has been up for only 5 s of batch_settle_s 600" in done.out
+    assert "! nothing is ended now: the collector has been up for only 5 s of batch_settle_s 600" in done.out
 
 
 def test_without_a_configuration_it_is_one_line_and_its_exit_code(head: Head) -> None:
@@ -393,6 +393,24 @@ def test_a_drain_that_was_begun_is_seen_to_its_end_in_the_plan(head: Head, cloud
     made = head.json("plan")
     assert [(one["node"], one["worker"]) for one in made["terminate"]] == [(node["id"], "w1")]
     assert {request["Action"][:8] for request in cloud.requests} == {"Describe"}
+
+
+def test_a_job_is_asked_for_in_the_batch_system_and_joined_with_what_the_daemon_saw(head: Head) -> None:
+    head.configure(wait_s=300)
+    head.pool.submit(2)
+    head.pool.submit(1, RequestMemory=65536)
+    head.pool.submit(1, status=5, HoldReason="disk full")
+    with head.daemon():
+        eventually(lambda: len(head.status()["queue"]["groups"]) == 2)
+        found = head.json("explain", "2.0")
+        (group,) = found["groups"]
+        assert group["memory_mb"] == 65536 and "2.0" in found["standing"] and "idle" in found["standing"]
+        shown = head.ctl("explain", "1.1").out
+        assert shown.startswith("job 1.1") and "waits too briefly, until " in shown
+        held = head.json("explain", "3.0")
+        assert held["groups"] == [] and "held" in held["standing"] and "disk full" in held["standing"]
+        gone = head.ctl("explain", "17.0")
+        assert (gone.code, gone.out, len(gone.err.splitlines())) == (1, "", 1) and "17.0" in gone.err
 
 
 # --------------------------------------------------------------------------- what nothing is called

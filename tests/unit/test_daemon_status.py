@@ -85,3 +85,17 @@ def test_one_is_published_now_and_then_although_nobody_asks() -> None:
     daemon.heartbeat()
     surroundings.run(10 * HEARTBEAT_S)
     assert surroundings.core.now() - daemon._published["monotonic_at"] <= HEARTBEAT_S
+
+
+def test_a_daemon_explains_itself_from_the_first_time_that_it_was_asked() -> None:
+    with running() as daemon:
+        daemon.core.events.post(lambda: daemon.core.registry.add(a_node(State.IDLE)))
+        published = daemon._published
+        first = daemon.status(10)
+        daemon.core.events.post(daemon._publish)  # as the heartbeat does
+        time.sleep(FRESH_S + 0.01)
+        later = daemon.status(10)
+    assert "no_end" not in published
+    for status in (first, later):
+        (node,) = status["nodes"]
+        assert node["explanation"] and status["pools"][0]["detail"]
