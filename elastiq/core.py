@@ -68,6 +68,7 @@ class Core:
         self.counters: Counter[str] = Counter()
         self.notices: dict[str, str] = {}  # what a person should know now, by subject
         self.ledger: Optional[Ledger] = None  # where a limit of launches or cost is set
+        self.drained: frozenset[str] = frozenset()  # pools that a person takes out of service
         self.store_is_new = False  # and nothing was launched since
         self.lost_until = 0.0  # monotonic: what a lost store knew of may not be listed yet
         self.store_broken = False
@@ -201,6 +202,7 @@ class Core:
         self.store_is_new = before is None
         self.stored(partial(self.store.remember, "cluster", cluster))
         self.registry.learned = dict(self._facts_stored["learned"])
+        self.drained = frozenset(self.store.recall("drained") or ())
         self.health.failed_boots = dict(self._facts_stored["failed_boots"])
         self.trials.records = {trial.key: trial for trial in self.store.trials()}
         for node in self.registry:

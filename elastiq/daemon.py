@@ -5,16 +5,20 @@ from __future__ import annotations
 import threading
 from dataclasses import replace
 from functools import partial
-from typing import Any, Callable, Mapping, Optional
+from typing import TYPE_CHECKING, Any, Callable, Mapping, Optional
 
 from elastiq import __version__, planner, status
+from elastiq.catalogue import Catalogue
 from elastiq.control import Refused
 from elastiq.core import Core, log
 from elastiq.events import Timer
-from elastiq.interfaces import BatchSystem, Cloud
+from elastiq.interfaces import BatchSystem, CapacityError, Cloud, Offer
 from elastiq.nodes import TO_COME, State
 from elastiq.observer import Observer
 from elastiq.settings import Settings
+
+if TYPE_CHECKING:
+    from elastiq.matching import Matching
 
 # While a machine boots or drains, the workers and instances are looked at this often at least.
 ATTENTIVE_S = 10.0
@@ -38,6 +42,8 @@ class Daemon:
         self.core = core
         self._plans = plans
         self.observer = Observer(core, self.plan_soon)
+        self.catalogue = Catalogue(core)
+        self.matching: Optional[Matching] = None  # where the batch system can match
         self.last_plan = planner.Plan()
         self.last_plan_at: Optional[float] = None  # wall time
         self.last_action: tuple[Optional[float], str] = (None, "nothing was done yet")
@@ -57,6 +63,7 @@ class Daemon:
         """Take up the stored state and schedule the first events."""
         core = self.core
         core.restore()
+        self._follow_batch()
         self.observer.launching.restore()
         self.observer.tell_sites()
         log.info("cluster %s, head %s, nodes known: %d", core.owner.cluster, core.owner.mark, len(core.registry))
@@ -88,6 +95,8 @@ class Daemon:
         core.follow_sites()
         core.follow_limits()
         self.observer.configure()
+        self.catalogue = Catalogue(core)
+        self._follow_batch()
         self._fingerprint()
         core.health.blocks.clear()
         for name in ("check_vms", "check_queue"):
@@ -100,7 +109,20 @@ class Daemon:
             from elastiq.adoption import adopt  # once in the life of a cluster
 
             return adopt(self.core, self.observer.instances, args.get("ids"), partial(self._advance, "check_vms"))
+        if verb in ("drain-pool", "undrain-pool"):
+            from elastiq.pool_service import change
+
+            self.plan_soon()
+            return change(self.core, verb, args)
         raise Refused("unknown-verb", f"`{verb}` is not a command of elastiq {__version__}")
+
+    def _follow_batch(self) -> None:
+        if self.core.batch.can_match:
+            from elastiq.matching import Matching
+
+            self.matching = Matching(self.core, self.plan_soon)
+        else:
+            self.matching = None
 
     def _fingerprint(self) -> None:
         pools = self.core.settings.pools
@@ -144,6 +166,7 @@ class Daemon:
         """Read workers and instances, update the registry, then plan."""
         self.observer.read_instances()
         self.observer.read_workers()
+        self.catalogue.ask()
         self.observer.launching.seek()
         self.observer.ending.again()
 
@@ -164,27 +187,44 @@ class Daemon:
             core.guard("attend", lambda: self._advance("check_vms", self.period_s("check_vms")))
             core.guard("persist", core.persist)
 
+    def settings_now(self) -> Settings:
+        """The settings with the limits of the schedules that are in force."""
+        if not self.core.settings.schedules:
+            return self.core.settings
+        from elastiq.schedule import in_force
+
+        return in_force(self.core.settings, self.core.wall())
+
     def situation(self) -> planner.Situation:
         core, observer = self.core, self.observer
         self.paired = self.paired or observer.settled()
-        ledger = core.ledger
-        self.allowances = ledger.allowances(core.settings, core.registry, core.now()) if ledger else ()
+        ledger, settings, health = core.ledger, self.settings_now(), core.health
+        self.allowances = ledger.allowances(settings, core.registry, core.now()) if ledger else ()
+        cooling, no_drain = "", ""
+        if settings.cooldown_after_launch_s or settings.cooldown_after_end_s or settings.cooldown_after_failure_s:
+            from elastiq.cooldown import held_back
+
+            cooling, no_drain = held_back(settings, health.times, core.now())
+        fits = self.matching.fits if self.matching else lambda group, _, __, machine: core.batch.fits(group, machine)
         return planner.Situation(
             now=core.now(),
-            settings=core.settings,
+            wall=core.wall(),
+            settings=settings,
             registry=core.registry,
             jobs=observer.jobs.known(core.now()),
             history=observer.history,
             trials=core.trials,
-            health=core.health,
+            health=health,
             sites=observer.sites(),
             settled=observer.settled(),
             workers_began=observer.workers.began,
             foreign=observer.foreign(),
             allowances=self.allowances,
-            no_launch=observer.no_launch(),
+            no_launch=observer.no_launch() or self.catalogue.why_unknown() or cooling,
             no_end=observer.no_end(),
-            fits=core.batch.fits,
+            no_drain=no_drain,
+            drained=core.drained,
+            fits=fits,
             can_drain=core.batch.can_drain,
         )
 
@@ -192,6 +232,8 @@ class Daemon:
         core, launching, ending = self.core, self.observer.launching, self.observer.ending
         situation = self.situation()
         plan = self._plans(situation)
+        if self.matching:
+            self.matching.ask()
         self.last_plan, self.last_plan_at = plan, core.wall()
         if plan.launches or plan.drains or plan.ends or plan.failed:
             log.info("plan: %s", plan.summary)
@@ -202,6 +244,12 @@ class Daemon:
         for order in asked:
             for key, count in order.groups.items():
                 core.trials.launched(groups[key], count)
+        for node in (node for node in plan.noticed if not node.warned):
+            node.warned = True
+            taken = CapacityError(f"the cloud takes {node.name} back: {node.notice}")
+            offer = Offer(node.pool, node.flavour, node.network, node.market)
+            core.health.refused(offer, node.site, taken, core.now())
+            core.record("notice", node.name, node.pool, node.notice)
         for step in plan.failed:
             core.registry.move(step.node, State.FAILED, step.reason, core.wall())
             step.node.act_ended = core.now()  # it may join in this moment: looked at once more

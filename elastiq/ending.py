@@ -34,11 +34,12 @@ class Ending:
     def drain(self, step: Step) -> None:
         """Begin to take an idle node out of service."""
         core, node = self.core, step.node
-        if step.for_good:
+        black_hole = step.for_good and not step.taken
+        if black_hole:
             core.tell(f"black hole {node.name}", f"{step.reason}: drained for good where elastiq may drain")
         if node.worker is None or (step.for_good and not core.batch.can_drain) or self._dry_run(step, "drain and end"):
             return
-        if step.for_good and not node.condemned:
+        if black_hole and not node.condemned:
             core.health.condemned(node.pool, node.flavour, core.now())
             node.condemned = step.reason
         core.registry.move(node, State.DRAINING, step.reason, core.wall())
@@ -82,10 +83,10 @@ class Ending:
                 self.look_again()
             elif began < node.act_ended:
                 continue
-            elif node.runs_something and not (node.condemned and node.seen is not None and node.seen.is_drained):
+            elif node.runs_something and not (node.for_good and node.seen is not None and node.seen.is_drained):
                 core.count("drains_slipped_in")
                 self._back(node, "a job slipped in before the drain took effect")
-            elif node.starts_at_drain not in (None, node.job_starts) and not node.condemned:
+            elif node.starts_at_drain not in (None, node.job_starts) and not node.for_good:
                 self._back(node, "a job ran there before the drain took effect")
             elif node.seen is not None and node.seen.drained_by_mark(core.owner.mark) is False:
                 self._back(node, f"drained by someone else ({node.seen.drained_by}): left alone", undo=False)
@@ -136,6 +137,7 @@ class Ending:
         steps = [step for step in steps if not self._dry_run(step, "end")]
         for step in steps:
             core.registry.move(step.node, State.TERMINATING, step.reason, core.wall())
+            core.health.times["end"] = core.now()
         if not steps:
             return
         core.persist()

@@ -269,8 +269,8 @@ class Explainer:
         misfits: list[str] = []
         for v in self.plan.verdicts:
             if not v.group.not_eligible:
-                sizes = [capacity(self.s, pool, flavour) for flavour in pool.flavours]
-                fits = any(self.s.fits(v.group, size)[0] for size in sizes)
+                sizes = {flavour: capacity(self.s, pool, flavour) for flavour in pool.flavours}
+                fits = any(self.s.fits(v.group, pool, flavour, size)[0] for flavour, size in sizes.items())
                 (runs if fits else misfits).append(_jobs(v.group.waiting, v.group))
         if runs:
             yield f"of the waiting jobs it can run {_named(runs)}"

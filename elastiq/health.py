@@ -41,8 +41,11 @@ class Health:
     failed_boots: dict[str, int] = field(default_factory=dict)
     replacements: dict[str, list[tuple[float, str]]] = field(default_factory=dict)  # of black holes: when, flavour
 
+    times: dict[str, float] = field(default_factory=dict)  # monotonic: of the last "launch", "end" and "failure"
+
     def refused(self, offer: Offer, site: str, error: BaseException, now: float) -> str:
         """A launch failed: hold back what the error concerns. Returns the scope."""
+        self.times["failure"] = now
         other = ("offer", getattr(error, "retry_s", 10.0))
         kind, first_s = next((scope for cls, scope in SCOPES.items() if isinstance(error, cls)), other)
         scope = {"offer": f"offer {offer}", "pool": f"pool {offer.pool}", "site": f"site {site}"}[kind]
@@ -70,6 +73,7 @@ class Health:
 
     def boot_failed(self, pool: str, now: float) -> None:
         """Once the breaker is open, the pause before the next canary grows with each that fails."""
+        self.times["failure"] = now
         failed = self.failed_boots[pool] = self.failed_boots.get(pool, 0) + 1
         if failed >= BOOTS_BEFORE_BREAK:
             wait_s = min(LONGEST_S, 60.0 * 2 ** min(failed - BOOTS_BEFORE_BREAK, 10))

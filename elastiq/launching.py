@@ -45,13 +45,13 @@ class Launching:
         intent = Intent(identifier, core.owner.token_prefix + identifier, offer, order.count, now)
         names = (pool.name, pool.site, State.REQUESTED, offer.flavour, offer.network, offer.market)
         blank = Node("", *names, identifier)
-        blank.reason, blank.since, blank.created_at = order.reason, now, now
+        blank.reason, blank.since, blank.created_at, blank.build = order.reason, now, now, pool.build
         nodes = [replace(blank, id=f"{identifier}.{n}", groups=_share(order, n)) for n in range(order.count)]
         if not core.stored(partial(core.store.journal, intent, nodes)):
             return False
         for node in nodes:
             core.registry.add(node)
-        core.store_is_new = False
+        core.store_is_new, core.health.times["launch"] = False, core.now()
         # Before the ledger is stored: when one is begun, it counts the lines that are younger.
         core.record("launch", identifier, pool.name, f"{order.count} of {offer}: {order.reason}")
         if core.ledger is not None:

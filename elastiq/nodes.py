@@ -80,6 +80,8 @@ class Node:
     idle_s: float = 0.0
     boot_s: float = 0.0
     lost_s: float = 0.0
+    build: str = ""  # what it was made of: `Pool.build` when it was launched
+    replaced: bool = False  # another was launched in its place since the cloud is about to take it
     condemned: str = ""  # why it is taken out of service for good, once its jobs have ended
     groups: dict[str, int] = field(default_factory=dict)  # of each group: the waiting jobs it was launched for
     number: int = 0  # in the order of appearance, strangers included: no clock steps there
@@ -97,6 +99,7 @@ class Node:
     starts_at_drain: Optional[int] = field(default=None, compare=False)  # its job_starts when a drain was decided upon
     failures: int = field(default=0, compare=False)
     was_busy: bool = field(default=False, compare=False)
+    warned: bool = field(default=False, compare=False)  # that the cloud is about to take it
     watched: bool = field(default=False, compare=False)  # a settled read of this run found it booting
     clocks_stored: float = field(default=0.0, compare=False)  # what the clocks said when they were stored last
 
@@ -104,6 +107,16 @@ class Node:
     def name(self) -> str:
         """What people call it: the instance id once there is one."""
         return self.instance_id or self.id
+
+    @property
+    def notice(self) -> str:
+        """Why the cloud is about to take it away, as itself or its worker says; empty if it is not."""
+        return (self.instance.notice if self.instance else "") or (self.seen.notice if self.seen else "")
+
+    @property
+    def for_good(self) -> bool:
+        """Whether it is drained with its last jobs on it, and never returned."""
+        return bool(self.condemned or self.notice)
 
     @property
     def runs_something(self) -> bool:
@@ -135,6 +148,7 @@ class Registry:
         self.moves: list[Move] = []  # since the daemon last took them
         self.touched: dict[str, Node] = {}  # changed since last stored
         self.learned: dict[tuple[str, str], Resources] = {}
+        self.catalogue: dict[tuple[str, str], Resources] = {}  # by site and flavour: what the cloud says of it
         self.strangers: dict[str, Stranger] = {}  # workers that are no node of ours, by name
         self.ended: set[str] = set()  # workers of nodes that are gone: their ads outlive them for a while
         self.stranger_numbers: dict[str, int] = {}  # those of an earlier run

@@ -69,6 +69,11 @@ class Pool:
     prices: Mapping[str, float] = field(default_factory=dict, compare=False)
     markets: tuple[str, ...] = ("",)  # "spot" and "on-demand", in the order of preference; "" is the cloud's default
     terms: Terms = Terms()
+    build: str = ""  # changes with the image and the user data
+
+    def outdates(self, build: str) -> bool:
+        """Whether a machine of that build is no longer what a new one would be."""
+        return build not in ("", self.build)
 
     def price(self, flavour: str, market: str = "") -> Optional[float]:
         """What a machine of the flavour costs an hour, in the administrator's currency; None if it is not known.

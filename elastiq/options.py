@@ -41,7 +41,7 @@ class Option:
     Between keys of one section: a ``required`` key may be absent where the key ``unless`` is given;
     a key cannot stand beside one of those that it ``excludes`` (in a pool's section it replaces
     an inherited one), nor without those that it ``needs``. A ``site`` key describes the endpoint, not
-    the pool: pools of one site must agree on it.
+    the pool: pools of one site must agree on it. Machines with another value of a ``build`` key are outdated.
     """
 
     name: str
@@ -59,6 +59,7 @@ class Option:
     excludes: tuple[str, ...] = ()
     needs: tuple[str, ...] = ()
     site: bool = False
+    build: bool = False
 
 
 def above_zero(value: float) -> str:

@@ -6,19 +6,18 @@ person can read, and so has every group of waiting jobs that is not served.
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
-from typing import AbstractSet, Optional, Sequence
+from typing import Mapping, Optional, Sequence
 
-from elastiq.broker import Orders, capacity
+from elastiq import scale_down
+from elastiq.broker import Orders, empty
 from elastiq.demand import Standing
 from elastiq.health import BLACK_HOLE_STARTS_PER_H
-from elastiq.interfaces import JobGroup, Resources, Worker, WorkerState
-from elastiq.nodes import AT_BOOT, CAPACITY, IN_SERVICE, JOINED, Node, State
+from elastiq.interfaces import JobGroup, Worker
+from elastiq.nodes import CAPACITY, IN_SERVICE, JOINED, Node, State
 from elastiq.packing import Held, Room, RoomClass, Vector, jobs_held, need, vector
 from elastiq.situation import Allowance, Launch, Plan, Situation, Step, Verdict, group_name
 
-UNSEEN_JOBS = "found in the cloud, and more jobs run than on all workers that are seen: kept, it may have some"
 REPLACEMENT = "a black hole's replacement, one an hour,"
 
 __all__ = ["Allowance", "Launch", "Plan", "Situation", "Step", "Verdict", "group_name", "plan"]
@@ -26,52 +25,65 @@ __all__ = ["Allowance", "Launch", "Plan", "Situation", "Step", "Verdict", "group
 
 def plan(s: Situation) -> Plan:
     """Decide what to launch, drain and end now."""
-    room = _room(s)
+    leaving = scale_down.leaving(s)
+    room = _room(s, leaving)
     orders = Orders(s, room)
-    if not s.no_launch and s.settled:
-        orders.floor()
+    may_launch = not s.no_launch and s.settled
+    if may_launch:
+        orders.floor(leaving)
+    noticed = tuple(node for node in s.registry if node.notice)
+    if may_launch and noticed:
+        from elastiq.leaving import replace as replace_taken
+
+        replace_taken(s, orders)
     verdicts = _serve(s, room, orders)
+    if may_launch and any(pool.terms.min_idle_vms for pool in s.settings.pools):
+        orders.spares(leaving)
     unused = _unused(s)
     on_trial = frozenset(node.id for machines in unused.values() for node, _ in machines)
-    drains = _drains(s, room.reserved | on_trial) if not s.no_end else []
+    drains = scale_down.drains(s, room.reserved | on_trial, leaving) if not s.no_end else []
     if not s.no_end and any(n.starts_per_h >= BLACK_HOLE_STARTS_PER_H or n.condemned for n in s.registry):
         from elastiq.black_holes import black_holes  # rare
 
         drains += [step for step in black_holes(s) if step.node not in [one.node for one in drains]]
-    failed, kept, ends = _useless(s)
+    if noticed and not s.no_end:
+        from elastiq.leaving import last_jobs
+
+        drains += last_jobs(s)
+    failed, kept, ends = scale_down.useless(s)
     found_out = {key: (_machine_name(s, found[0][0].id), _long_free(s, found)) for key, found in unused.items()}
-    made = Plan(orders.merged(), tuple(drains), failed, ends, kept, verdicts, unused=found_out)
+    made = Plan(orders.merged(), tuple(drains), failed, ends, kept, verdicts, unused=found_out, noticed=noticed)
     return replace(made, summary=_summary(s, made))
 
 
 # --------------------------------------------------------------------------- scale up
 
 
-def _room(s: Situation) -> Room:
+def _room(s: Situation, leaving: Mapping[str, str]) -> Room:
     """Free room on joined workers, and the whole room of machines that have not joined."""
     found: dict[tuple[Vector, bool, bool], list[str]] = {}  # machines by their room, whether joined, and stale
-    pools = {pool.name: pool for pool in s.settings.pools}
-    workers: list[tuple[str, Worker, float]] = []
+    workers: list[tuple[str, str, Worker, float]] = []
     to_come: list[tuple[str, str, str]] = []
     for node in s.registry:
+        if node.id in leaving:
+            continue
         if node.state in IN_SERVICE and node.seen is not None:
             if node.seen.free.cpus != 0:  # on a busy cluster most are full
-                workers.append((node.id, node.seen, node.room_s))
+                workers.append((node.id, node.pool, node.seen, node.room_s))
         # A machine that an unsettled view does not show may well be there: it holds what it can hold.
         elif node.state in CAPACITY:
             to_come.append((node.id, node.pool, node.flavour))
-    workers += [(f"worker {name}", one.worker, one.room_s) for name, one in s.registry.strangers.items()]
-    for name, worker, room_s in workers:
+    workers += [(f"worker {name}", "", one.worker, one.room_s) for name, one in s.registry.strangers.items()]
+    for name, of, worker, room_s in workers:
         if worker.takes_jobs:
-            found.setdefault((_free(s, worker), True, room_s >= s.settings.unused_room_s), []).append(name)
+            found.setdefault((_free(s, of, worker), True, room_s >= s.settings.unused_room_s), []).append(name)
     for name, of, flavour in (*to_come, *((REPLACEMENT, *one) for one in s.health.unreplaced(s.now))):
-        whole = capacity(s, pools[of], flavour) if of in pools else Resources()
-        found.setdefault((vector(whole, s.settings.n_jobs_per_vm), False, False), []).append(name)
+        found.setdefault((empty(s, of, flavour), False, False), []).append(name)
     return Room(RoomClass(room, names, joined, stale) for (room, joined, stale), names in found.items())
 
 
-def _free(s: Situation, worker: Worker) -> Vector:
-    return vector(worker.free, max(0, s.settings.n_jobs_per_vm - worker.jobs))
+def _free(s: Situation, pool: str, worker: Worker) -> Vector:
+    return vector(worker.free, max(0, s.settings.n_jobs_per_vm_of(pool) - worker.jobs))
 
 
 def _unused(s: Situation) -> dict[str, list[tuple[Node, str]]]:
@@ -86,8 +98,8 @@ def _unused(s: Situation) -> dict[str, list[tuple[Node, str]]]:
             continue
         if worker is None or not worker.takes_jobs:
             continue
-        free = _free(s, worker)
-        whole = vector(worker.total, s.settings.n_jobs_per_vm)
+        free = _free(s, node.pool, worker)
+        whole = vector(worker.total, s.settings.n_jobs_per_vm_of(node.pool))
         for key in node.groups:
             if key in on_trial and not s.trials.get(key).refuses(node.pool, node.flavour):
                 asked = need(on_trial[key].request)
@@ -169,65 +181,6 @@ def _machine_name(s: Situation, machine: str) -> str:
     if node is None:
         return machine
     return f"{node.name} ({node.worker})" if node.worker else node.name
-
-
-# --------------------------------------------------------------------------- scale down
-
-
-def _drains(s: Situation, reserved: AbstractSet[str]) -> list[Step]:
-    """Idle machines that nobody needs: the longest idle first, never below a minimum. What has not joined
-    yet may never do: it is no part of the minimum here."""
-    pools = {pool.name: pool for pool in s.settings.pools}
-    spare = s.registry.count(None, IN_SERVICE) - s.settings.min_vms
-    spare_of = {name: s.registry.count(name, IN_SERVICE) - pool.min_vms for name, pool in pools.items()}
-    steps: list[Step] = []
-    idle = [n for n in s.registry if n.state is State.IDLE and n.seen is not None and n.seen.state is WorkerState.IDLE]
-    for node in sorted(idle, key=lambda n: (-n.idle_s, n.id)):
-        if not node.may_act(s.now) or node.site not in s.sites or node.id in reserved:
-            continue
-        orphaned = node.pool != "" and node.pool not in pools  # one that was found without tags says no pool
-        if spare < 1 or spare_of.get(node.pool, 1) < 1 or not (orphaned or node.idle_s >= s.settings.idle_for_time_s):
-            continue
-        why = f"pool {node.pool} is no longer configured" if orphaned else f"idle for {node.idle_s:.0f} s"
-        steps.append(Step(node, why))
-        spare -= 1
-        if node.pool in spare_of:
-            spare_of[node.pool] -= 1
-    return steps
-
-
-def _useless(s: Situation) -> tuple[tuple[Step, ...], tuple[Step, ...], tuple[Step, ...]]:
-    """Machines whose boot deadline passed, those that are kept all the same, and those that can be ended since
-    no job runs there."""
-    failed: list[Step] = []
-    kept: list[Step] = []
-    ends: list[Step] = []
-    if s.no_end:
-        return (), (), ()
-    deadline = s.settings.estimated_vm_deploy_time_s
-    # An unexplained worker that appeared after a machine may be that machine under another identity.
-    doubt = max((one.number for one in s.registry.strangers.values() if not one.explained), default=0)
-    for node in s.registry:
-        if node.state in IN_SERVICE or node.site not in s.sites or not node.may_act(s.now) or node.number < doubt:
-            continue
-        if node.state in AT_BOOT and node.boot_s >= deadline:
-            if node.id == node.instance_id and _jobs_elsewhere(s):
-                kept.append(Step(node, UNSEEN_JOBS))  # it may have been a worker before it was found
-                continue
-            failed.append(Step(node, f"did not join within estimated_vm_deploy_time_s {deadline:g}"))
-        elif node.state is State.FAILED and node.seen is None:
-            if node.act_ended is None or s.workers_began >= node.act_ended:
-                ends.append(Step(node, node.reason))
-        elif node.state is State.LOST and node.lost_s >= s.settings.lost_after_s:
-            ends.append(Step(node, f"its worker has been missing for {node.lost_s:.0f} s, if no job is recorded there"))
-    return tuple(failed), tuple(kept), tuple(ends)
-
-
-def _jobs_elsewhere(s: Situation) -> bool:
-    """Whether jobs run, or may do so, on no worker that is seen."""
-    running = [group.running for group in s.jobs.groups] if s.jobs is not None else [None]
-    workers = [node.seen for node in s.registry if node.seen] + [one.worker for one in s.registry.strangers.values()]
-    return sum(math.inf if count is None else count for count in running) > sum(worker.jobs for worker in workers)
 
 
 # --------------------------------------------------------------------------- telling

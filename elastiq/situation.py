@@ -10,12 +10,13 @@ from typing import Callable, Mapping, Optional
 
 from elastiq.demand import Trials, WaitingHistory
 from elastiq.health import Health
-from elastiq.interfaces import JobGroup, Jobs, Offer, Resources, request_fits
+from elastiq.interfaces import JobGroup, Jobs, Offer, Pool, Resources, request_fits
 from elastiq.nodes import Node, Registry
 from elastiq.settings import Settings
 from elastiq.wording import counted
 
-Fits = Callable[[JobGroup, Resources], tuple[bool, str]]
+# Whether one job of a group would run on an empty machine of a pool and flavour, with these resources; if not, why.
+Fits = Callable[[JobGroup, Pool, str, Resources], tuple[bool, str]]
 
 
 @dataclass
@@ -54,9 +55,12 @@ class Situation:
     allowances: tuple[Allowance, ...] = ()  # of the limits that are set, beside the quotas
     no_launch: str = ""
     no_end: str = ""
+    no_drain: str = ""  # why no idle machine may be drained now, beside ``no_end``
+    wall: float = 0.0  # the same moment as ``now``, by the wall clock
+    drained: frozenset[str] = frozenset()  # pools that a person takes out of service
     can_drain: bool = True
     # What a batch system that knows no better says.
-    fits: Fits = field(default=lambda group, machine: request_fits(group.request, machine))
+    fits: Fits = field(default=lambda group, pool, flavour, machine: request_fits(group.request, machine))
 
 
 @dataclass(frozen=True)
@@ -65,6 +69,7 @@ class Launch:
     count: int
     reason: str
     groups: dict[str, int] = field(default_factory=dict)  # waiting jobs that it is for, by group key
+    replaces: tuple[str, ...] = ()  # nodes that are about to be taken away
 
 
 @dataclass(frozen=True)
@@ -74,6 +79,7 @@ class Step:
     node: Node
     reason: str
     for_good: bool = False  # whatever runs there ends by itself, then the machine is ended
+    taken: bool = False  # by the cloud, soon
 
 
 @dataclass(frozen=True)
@@ -98,6 +104,7 @@ class Plan:
     kept: tuple[Step, ...] = ()  # whose boot deadline passed, too, but that may run jobs
     verdicts: tuple[Verdict, ...] = ()
     summary: str = ""
+    noticed: tuple[Node, ...] = ()  # that the cloud is about to take
     # For a group under trial, one machine that was launched for it and stands free, and the pools where
     # such machines have stood free for unused_room_s.
     unused: Mapping[str, tuple[str, frozenset[str]]] = field(default_factory=dict)

@@ -7,16 +7,12 @@ Keys that every cloud's pools have (flavour, cpus, min_vms, ...) are declared in
 from __future__ import annotations
 
 import hashlib
-import os
 import re
 from typing import Any, Callable, Mapping, Optional
 from urllib.parse import urlsplit
 
 from elastiq.options import Kind, Option, above_zero
 from elastiq.plugins.cloud.ec2_dialects import TABLE, doubt
-
-TAG_LIMIT = 40
-"""EC2 allows 50 tags on an instance; the rest is for elastiq's own and the cloud's."""
 
 
 def launch_template(values: Mapping[str, Any]) -> Optional[dict[str, str]]:
@@ -57,17 +53,15 @@ def _api_url(value: str) -> str:
     return "holds a user name, write credentials under their own keys" if named else _url(value)
 
 
-def _readable(value: str) -> str:
-    return "" if os.path.isfile(value) and os.access(value, os.R_OK) else "cannot be read, check name and permissions"
+def _rare(name: str) -> Callable[[Any], str]:
+    """A check of `ec2_rare_values`, which is imported once there is something for it."""
 
+    def check(value: Any) -> str:
+        from elastiq.plugins.cloud import ec2_rare_values
 
-def _interfaces(value: tuple[str, ...]) -> str:
-    wrong = [entry for entry in value if not re.fullmatch(r"[^:]+(:[^:+]+(\+[^:+]+)*)?", entry)]
-    return f"`{wrong[0]}` is not of the form SUBNET or SUBNET:GROUP+GROUP" if wrong else ""
+        return str(getattr(ec2_rare_values, name)(value))
 
-
-def _spot_price(value: float) -> str:
-    return "" if value > 0.001 else "must be above 0.001"  # EC2 API Reference, SpotMarketOptions
+    return check
 
 
 _template = _form(
@@ -77,17 +71,6 @@ _template = _form(
 _name_template = _form(
     r"([^{}]|\{\{|\}\}|\{(cluster|pool|intent)\})*", "knows only {cluster}, {pool}, {intent}, and no unpaired brace"
 )
-
-
-def _tags(value: Mapping[str, str]) -> str:
-    for key, text in value.items():
-        if key.lower().startswith(("aws:", "elastiq:")):
-            return f"`{key}`: the prefixes aws: and elastiq: are reserved"
-        if key == "Name":
-            return "`Name`: use name_template"
-        if len(key) > 128 or len(text) > 256:
-            return f"`{key[:40]}`: EC2 takes 128 characters for a key and 256 for a value"
-    return "" if len(value) <= TAG_LIMIT else f"are more than {TAG_LIMIT}"
 
 
 _KEY_ID, _SECRET = "aws_access_key_id", "aws_secret_access_key"
@@ -103,22 +86,23 @@ OPTIONS: tuple[Option, ...] = (
     Option("aws_session_token", Kind.TEXT, secret=True, needs=(_KEY_ID,), excludes=("profile",), site=True),
     Option("profile", Kind.TEXT, site=True),
     Option("verify_ssl", Kind.BOOL, True, risk="whoever is on the way can read and change what is sent", site=True),
-    Option("ca_bundle", Kind.PATH, check=_readable, site=True),
+    Option("ca_bundle", Kind.PATH, check=_rare("readable"), site=True),
     Option("proxy", Kind.TEXT, check=_url, site=True),
+    Option("interruption_queue", Kind.TEXT, check=_api_url, site=True),
     Option("connect_timeout_s", Kind.SECONDS, 10.0, unit="seconds", check=above_zero, site=True),
     Option("read_timeout_s", Kind.SECONDS, 60.0, unit="seconds", check=above_zero, site=True),
     # the machines
-    Option("image_id", Kind.TEXT, required=True, unless="launch_template"),
-    Option("launch_template", Kind.TEXT, check=_template),
-    Option("spot_max_price", Kind.NUMBER, needs=("market",), check=_spot_price),
+    Option("image_id", Kind.TEXT, required=True, unless="launch_template", build=True),
+    Option("launch_template", Kind.TEXT, check=_template, build=True),
+    Option("spot_max_price", Kind.NUMBER, needs=("market",), check=_rare("spot_price")),
     Option("key_name", Kind.TEXT),
     Option("user_data_b64", Kind.BASE64, secret=True),
     Option("user_data_file", Kind.PATH, excludes=("user_data_b64",)),
     Option("subnet_id", Kind.LIST, ()),
     Option("security_group_ids", Kind.LIST, ()),
-    Option("network_interfaces", Kind.LIST, (), excludes=("subnet_id",), check=_interfaces),
+    Option("network_interfaces", Kind.LIST, (), excludes=("subnet_id",), check=_rare("interfaces")),
     Option("iam_instance_profile", Kind.TEXT),
-    Option("tags", Kind.TAGS, {}, check=_tags),
+    Option("tags", Kind.TAGS, {}, check=_rare("tags")),
     Option("name_template", Kind.TEXT, "{cluster}-{pool}-{intent}", check=_name_template),
     Option("root_disk_gb", Kind.INT, unit="GB", check=above_zero),
     Option("imds_v2", Kind.CHOICE, "unset", choices=("unset", "required")),

@@ -390,7 +390,7 @@ def test_jobs_that_no_offer_fits_are_never_launched_for_and_told_why() -> None:
 
 
 def test_what_the_batch_system_says_of_a_fit_decides() -> None:
-    def fits(group: JobGroup, machine: Resources) -> tuple[bool, str]:
+    def fits(group: JobGroup, pool: Pool, flavour: str, machine: Resources) -> tuple[bool, str]:
         return False, "Requirements are not met"
 
     made = plan(situation(group(), fits=fits))

@@ -1,0 +1,58 @@
+"""Machines that go for another reason than idleness: the cloud is about to take them, a person drains their pool,
+they are too old, or made of what is no longer configured. Imported once there may be some.
+
+Pure.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from elastiq.interfaces import Pool
+from elastiq.nodes import CAPACITY, Node, State
+from elastiq.situation import Situation, Step
+
+if TYPE_CHECKING:
+    from elastiq.broker import Orders
+
+
+def reasons(s: Situation) -> dict[str, str]:
+    """By node id: why it is to go. One that only is too old, or outdated, goes when it is idle: what it runs,
+    and what starts there meanwhile, is none the worse for it."""
+    found = {}
+    for node in s.registry:
+        pool = s.settings.pool(node.pool)
+        if node.state not in CAPACITY:
+            continue
+        if node.notice:
+            found[node.id] = f"the cloud is about to take it away: {node.notice}"
+        elif node.pool in s.drained:
+            found[node.id] = f"pool {node.pool} is being drained"
+        elif pool and node.state is State.IDLE and (why := _replaced_when_idle(s, pool, node)):
+            found[node.id] = why
+    return found
+
+
+def _replaced_when_idle(s: Situation, pool: Pool, node: Node) -> str:
+    lifetime_s = pool.terms.max_vm_lifetime_s
+    if lifetime_s and s.wall - node.created_at >= lifetime_s:
+        return f"older than max_vm_lifetime_s {lifetime_s:g}"
+    return "made of an image or user data that is no longer configured" if pool.outdates(node.build) else ""
+
+
+def replace(s: Situation, orders: Orders) -> None:
+    """Launch another for each machine that runs jobs and is about to be taken: from any other offer."""
+    for node in s.registry:
+        if node.notice and node.state is State.BUSY and not node.replaced:
+            pools = sorted(s.settings.pools, key=lambda pool: pool.name != node.pool)
+            orders.replace(node, pools, f"replaces {node.name}, which the cloud is about to take away")
+
+
+def last_jobs(s: Situation) -> list[Step]:
+    """Machines that are about to be taken, with jobs: no more are to start there."""
+    return [
+        Step(node, f"the cloud is about to take it away: {node.notice}", for_good=True, taken=True)
+        for node in s.registry
+        if node.notice and node.state is State.BUSY
+        if node.may_act(s.now) and node.site in s.sites
+    ]

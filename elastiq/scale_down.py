@@ -1,0 +1,100 @@
+"""Which machines go: the idle ones that nobody needs, those that are to leave, and those that are of no use.
+
+Pure.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from typing import AbstractSet, Mapping
+
+from elastiq.interfaces import Pool, WorkerState
+from elastiq.nodes import AT_BOOT, IN_SERVICE, Node, State
+from elastiq.situation import Situation, Step
+
+UNSEEN_JOBS = "found in the cloud, and more jobs run than on all workers that are seen: kept, it may have some"
+
+
+def leaving(s: Situation) -> Mapping[str, str]:
+    """The nodes that are to go for another reason than idleness, each with its reason."""
+    pools = {pool.name: pool for pool in s.settings.pools}
+    old = s.drained or any(pool.terms.max_vm_lifetime_s for pool in s.settings.pools)
+    if not (old or any(n.notice or (n.pool in pools and pools[n.pool].outdates(n.build)) for n in s.registry)):
+        return {}
+    from elastiq.leaving import reasons
+
+    return reasons(s)
+
+
+def drains(s: Situation, reserved: AbstractSet[str], leaving: Mapping[str, str]) -> list[Step]:
+    """Idle machines that nobody needs: the dearest first, then the longest idle, never below a minimum. What has
+    not joined yet may never do: it is no part of the minimum here. Of those that are to leave, the busy ones
+    are drained for good only where the cloud is about to take them."""
+    pools = {pool.name: pool for pool in s.settings.pools}
+    spare = s.registry.count(None, IN_SERVICE) - s.settings.min_vms
+    spare_of = {name: s.registry.count(name, IN_SERVICE) - pool.min_vms for name, pool in pools.items()}
+    idle = [n for n in s.registry if n.state is State.IDLE and n.seen is not None and n.seen.state is WorkerState.IDLE]
+    unused = Counter(node.pool for node in idle if node.id not in reserved and node.id not in leaving)
+    steps: list[Step] = []
+    for node in sorted(idle, key=lambda n: (n.id not in leaving, -_price(pools, n), -n.idle_s, n.id)):
+        pool = pools.get(node.pool)
+        if not node.may_act(s.now) or node.site not in s.sites or (node.id in reserved and node.id not in leaving):
+            continue
+        if spare < 1 or (pool and pool.name not in s.drained and spare_of[pool.name] < 1):
+            continue
+        if node.pool and not pool:  # one that was found without tags says no pool
+            why = f"pool {node.pool} is no longer configured"
+        elif node.id in leaving:
+            why = leaving[node.id]
+        elif s.no_drain or node.idle_s < s.settings.idle_for_time_s_of(node.pool):
+            continue
+        elif pool and unused[pool.name] <= pool.terms.min_idle_vms:
+            continue
+        else:
+            why = f"idle for {node.idle_s:.0f} s"
+            unused[node.pool] -= 1
+        steps.append(Step(node, why))
+        spare -= 1
+        if pool:
+            spare_of[pool.name] -= 1
+    return steps
+
+
+def _price(pools: Mapping[str, Pool], node: Node) -> float:
+    pool = pools.get(node.pool)
+    return (pool.price(node.flavour, node.market) if pool else None) or 0.0
+
+
+def useless(s: Situation) -> tuple[tuple[Step, ...], tuple[Step, ...], tuple[Step, ...]]:
+    """Machines whose boot deadline passed, those that are kept all the same, and those that can be ended since
+    no job runs there."""
+    failed: list[Step] = []
+    kept: list[Step] = []
+    ends: list[Step] = []
+    if s.no_end:
+        return (), (), ()
+    # An unexplained worker that appeared after a machine may be that machine under another identity.
+    doubt = max((one.number for one in s.registry.strangers.values() if not one.explained), default=0)
+    for node in s.registry:
+        if node.state in IN_SERVICE or node.site not in s.sites or not node.may_act(s.now) or node.number < doubt:
+            continue
+        deadline = s.settings.estimated_vm_deploy_time_s_of(node.pool)
+        if node.state in AT_BOOT and node.boot_s >= deadline:
+            if node.id == node.instance_id and _jobs_elsewhere(s):
+                kept.append(Step(node, UNSEEN_JOBS))  # it may have been a worker before it was found
+                continue
+            failed.append(Step(node, f"did not join within estimated_vm_deploy_time_s {deadline:g}"))
+        elif node.state is State.FAILED and node.seen is None:
+            if node.act_ended is None or s.workers_began >= node.act_ended:
+                ends.append(Step(node, node.reason))
+        elif node.state is State.LOST and node.lost_s >= s.settings.lost_after_s:
+            ends.append(Step(node, f"its worker has been missing for {node.lost_s:.0f} s, if no job is recorded there"))
+    return tuple(failed), tuple(kept), tuple(ends)
+
+
+def _jobs_elsewhere(s: Situation) -> bool:
+    """Whether jobs run, or may do so, on no worker that is seen."""
+    running = [group.running for group in s.jobs.groups] if s.jobs is not None else [None]
+    workers = [node.seen for node in s.registry if node.seen] + [one.worker for one in s.registry.strangers.values()]
+    return sum(math.inf if count is None else count for count in running) > sum(worker.jobs for worker in workers)
