@@ -77,7 +77,7 @@ class CommandResult:
         return f"exit code {code}" if code >= 0 else f"signal {-code} ({signal.strsignal(-code)})"
 
 
-_stopping = threading.Event()
+stopping = threading.Event()  # set by `kill_all`
 
 
 def run(argv: Sequence[str], *, timeout_s: float, max_output: int = MAX_OUTPUT, stdin: bytes = b"") -> CommandResult:
@@ -86,7 +86,7 @@ def run(argv: Sequence[str], *, timeout_s: float, max_output: int = MAX_OUTPUT, 
     ``timeout_s`` counts from the start, ``max_output`` (bytes) for each of stdout and stderr. No process of the
     command's group outlives the call. Any thread may call.
     """
-    if _stopping.is_set():
+    if stopping.is_set():
         raise CommandInterrupted(argv, "not started, commands are being stopped")
     end = time.monotonic() + timeout_s
     with contextlib.ExitStack() as files:
@@ -117,7 +117,7 @@ def run(argv: Sequence[str], *, timeout_s: float, max_output: int = MAX_OUTPUT, 
 
 def _wait(child: subprocess.Popen[bytes], argv: Sequence[str], end: float, timeout_s: float) -> None:
     while not _ended(child, max(0.0, min(SLICE_S, end - time.monotonic()))):
-        if _stopping.is_set():
+        if stopping.is_set():
             raise CommandInterrupted(argv, "ended, commands are being stopped")
         if time.monotonic() >= end:
             raise CommandTimeout(argv, f"did not end within {timeout_s:g} s, killed")
@@ -134,9 +134,9 @@ def _ended(child: subprocess.Popen[bytes], wait_s: float) -> bool:
 def kill_all() -> None:
     """End every running command at once (each within `SLICE_S`), and let none start until `reset`. Any thread
     may call."""
-    _stopping.set()
+    stopping.set()
 
 
 def reset() -> None:
     """Let commands run again after `kill_all`."""
-    _stopping.clear()
+    stopping.clear()

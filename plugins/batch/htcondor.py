@@ -16,7 +16,10 @@ import re
 import uuid
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import Any, Mapping, Sequence
+from functools import cached_property
+from glob import glob
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, Mapping, Sequence
 
 from elastiq import interfaces
 from elastiq.command import CommandError, CommandNotFound, CommandResult, run
@@ -27,6 +30,9 @@ from elastiq.plugins.batch import htcondor_jobs as queue
 from elastiq.plugins.batch import htcondor_slots as pool
 from elastiq.plugins.batch.htcondor_options import OPTIONS
 
+if TYPE_CHECKING:
+    from elastiq.plugins.batch.htcondor_bindings import Bindings
+
 SCHEDDS_AT_ONCE = 16
 UNLISTED_READS = 20
 MAX_OUTPUT = 64_000_000  # bytes; a slot is about 600
@@ -35,10 +41,8 @@ CHECKS = {
     DrainMode.IF_IDLE: '(State =?= "Unclaimed" || State =?= "Owner" || State =?= "Drained")',
     DrainMode.PEACEFUL: f'(State =!= "Claimed" || RetirementTimeRemaining >= {GUARANTEED_S})',
 }
-# What the startd says to a drain, or to the end of one.
-ALREADY_DRAINING, NO_SUCH_DRAIN, CHECK_FAILED = (b"error code %d" % code for code in (10001, 10002, 10003))
+NO_SUCH_DRAIN = b"error code 10002"
 HOST = re.compile(r"[a-z0-9._-]+")
-SEE = "see docs/htcondor.md"
 ON_THE_PATH = " (HTCondor's tools must be installed, and on the PATH of elastiq)"
 
 
@@ -59,6 +63,8 @@ class HTCondor(BatchSystem):
         self._gives_reason = True
         self._drains: dict[str, str] = {}  # the last drain of each worker, as its reason shows it
         self._undone: dict[str, set[str]] = {}  # the last ones that were cancelled
+        self._by_bindings = values.get("query_method") == "bindings"
+        self.can_match = has_bindings()
         self.can_drain = bool(values.get("drain", True))
         self.call_deadline_s = 4 * self._timeout_s  # a drain is up to three commands, and one more to undo it
 
@@ -166,64 +172,68 @@ class HTCondor(BatchSystem):
         # -debug, because without it a refusal and a dead machine read the same
         reason = ("-reason", self._drains[worker]) if self._gives_reason else ()
         result = self._run("condor_drain", "-debug", "-graceful", *reason, "-check", CHECKS[mode], startd)
-        said = result.stdout + result.stderr
         if result.returncode == 0:
             return DrainAnswer(DrainOutcome.DRAINED)
-        if CHECK_FAILED in said and mode is DrainMode.IF_IDLE:
-            return DrainAnswer(DrainOutcome.BUSY, f"a slot of {worker} is claimed")
-        if CHECK_FAILED in said:
-            return _refused(f"{worker} would evict its jobs when drained: set MAXJOBRETIREMENTTIME there ({SEE})")
-        if ALREADY_DRAINING in said:
-            return self._drained_before(worker, mode)
-        if b"DENIED" in said or b"AUTHENTICATE" in said:
-            return _refused(f"we may not drain {worker}: give elastiq's token ADMINISTRATOR ({SEE})")
-        if b"unexpected argument: -reason" in said and reason:
-            self._gives_reason = False  # before 8.9.11
-            return self._drain(worker, startd, mode)
-        raise SourceError(f"condor_drain of {worker} has an unknown outcome: {_why(result)}")
+        from elastiq.plugins.batch.htcondor_refusals import drain_answer, takes_no_reason
 
-    def _drained_before(self, worker: str, mode: DrainMode) -> DrainAnswer:
+        if reason and takes_no_reason(result):
+            self._gives_reason = False
+            return self._drain(worker, startd, mode)
+        return drain_answer(result, worker, mode, self._mark, lambda: self._look_again(worker))
+
+    def _look_again(self, worker: str) -> tuple[list[ads.Row], Worker]:
         slots = self._slots_of(worker)
-        seen = self._unless_undone(pool.worker(worker, slots))
-        if not any(map(pool.draining, slots)):
-            raise SourceError(f"{worker} says that it drains already, its ad does not yet show for whom")
-        if self._mark not in (seen.drained_by or ""):
-            return _refused(f"drained by someone else ({seen.drained_by or 'no reason'})")
-        if seen.jobs and mode is DrainMode.IF_IDLE:
-            return DrainAnswer(DrainOutcome.BUSY, f"a slot of {worker} is claimed")
-        return DrainAnswer(DrainOutcome.DRAINED, "was drained by us before")
+        return slots, self._unless_undone(pool.worker(worker, slots))
 
     def undrain(self, worker: str) -> None:
         """Cancel our drain; somebody else's is left alone, which is an error."""
+        from elastiq.plugins.batch.htcondor_refusals import our_drains
+
         slots = self._slots_of(worker)
-        if not slots:
-            raise SourceError(f"the collector knows no worker {worker}: its drain, if any, was not undone")
-        shown = {str(row.get("drainreason") or "no reason") for row in slots if pool.draining(row)}
-        others = {reason for reason in shown if self._mark not in reason}
-        if others and self._gives_reason:
-            raise SourceError(f"{worker} is drained by someone else ({min(others)}): left alone")
+        ours = our_drains(worker, slots, self._mark, self._gives_reason)
         for startd in pool.startds(slots):
             self._cancel(startd)
-        self._undone[worker] = {*shown, self._drains.pop(worker, "")} - {"", *others}
+        self._undone[worker] = {*ours, self._drains.pop(worker, "")} - {""}
 
     def _cancel(self, startd: str) -> None:
         result = self._run("condor_drain", "-debug", "-cancel", startd)
         if result.returncode != 0 and NO_SUCH_DRAIN not in result.stderr:
-            raise SourceError(f"condor_drain -cancel of {startd} failed: {_why(result)}")
+            raise _failed(result, f"condor_drain -cancel of {startd} failed")
 
     def forget(self, worker: str) -> None:
         """Take a dead machine's ads out of the collector, which would keep them for CLASSAD_LIFETIME."""
         ad = f'MyType = "Query"\nTargetType = "Machine"\nRequirements = Machine == "{_host(worker)}"\n'
         result = self._run("condor_advertise", "INVALIDATE_STARTD_ADS", "-", stdin=ad.encode())
         if result.returncode != 0:
-            stay = f"the ads of {worker} stay in the collector until they expire"
-            raise SourceError(f"{stay}: {_why(result)} (ADVERTISE_STARTD would allow it, {SEE})")
+            hint = "ADVERTISE_STARTD would allow it, see docs/htcondor.md"
+            raise _failed(result, f"the ads of {worker} stay in the collector until they expire ({hint})")
 
     def checks(self) -> tuple[interfaces.Check, ...]:
-        """Commands, collector, schedds, other users' jobs, the right to drain."""
+        """Commands, collector, schedds, other users' jobs, the right to drain, the bindings."""
+        from elastiq.plugins.batch.htcondor_bindings import check_bindings
         from elastiq.plugins.batch.htcondor_checks import check_pool
 
-        return tuple(check_pool(self, self._run, self._ask, bool(self._constraint)))
+        found = check_pool(self, self._run, self._ask, bool(self._constraint))
+        return (*found, *check_bindings(self._bindings, self._by_bindings))
+
+    # ------------------------------------------------------------------ matching
+
+    def match(
+        self, groups: Sequence[interfaces.JobGroup], machines: Sequence[interfaces.Machine]
+    ) -> Mapping[tuple[str, interfaces.Machine], str]:
+        """By HTCondor's own library: Requirements and START, in both directions. See `htcondor_server`."""
+        return self._bindings.match(groups, machines)
+
+    def portrait(self, worker: str) -> str:
+        """See `htcondor_portraits`."""
+        args = ("-json", "-constraint", f'{pool.SLOTS} && Machine == "{_host(worker)}"')
+        return self._bindings.portrait(self._ask("condor_status", *args)) if self.can_match else ""
+
+    @cached_property
+    def _bindings(self) -> Bindings:
+        from elastiq.plugins.batch.htcondor_bindings import Bindings
+
+        return Bindings(self, "".join(self._pool[1:]), self._timeout_s)
 
     # ------------------------------------------------------------------ commands
 
@@ -236,11 +246,18 @@ class HTCondor(BatchSystem):
             raise SourceError(f"{error}{hint}") from None
 
     def _ask(self, tool: str, *args: str) -> list[ads.Row]:
+        if self._by_bindings and (found := self._bindings.rows(tool, args)) is not None:
+            return found
         result = self._run(tool, *args)
         if result.returncode != 0:  # first: what it printed is then no answer, however well-formed
             said = "" if result.complaint == result.ending else f": {result.complaint}"
             raise SourceError(f"{tool} failed with {result.ending}{said}")
         return ads.rows(result.text, tool)
+
+
+def has_bindings() -> bool:
+    """Whether HTCondor's bindings seem to be there, for our Python or the system's: by their files alone."""
+    return any(map(find_spec, ("htcondor2", "htcondor"))) or any(glob("/usr/lib*/python3*/*-packages/htcondor*"))
 
 
 def _refused(why: str) -> DrainAnswer:
@@ -261,8 +278,7 @@ def _host(worker: str) -> str:
     return worker
 
 
-def _why(result: CommandResult) -> str:
-    """What went wrong, out of all that -debug says."""
-    lines = result.stderr.decode("utf-8", errors="replace").splitlines()
-    telling = [line for line in lines if re.search(r"SECMAN:\d|error code|connect|argument|Can't find", line)]
-    return replace(result, stderr=telling[-1].encode()).complaint if telling else result.complaint
+def _failed(result: CommandResult, what: str) -> SourceError:
+    from elastiq.plugins.batch.htcondor_refusals import why
+
+    return SourceError(f"{what}: {why(result)}")

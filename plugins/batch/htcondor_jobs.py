@@ -6,7 +6,7 @@ import functools
 import hashlib
 import re
 from dataclasses import replace
-from typing import Any, Iterable, Mapping, Optional
+from typing import AbstractSet, Any, Iterable, Mapping, Optional
 
 from elastiq.interfaces import JobGroup, Resources, SourceError
 from elastiq.plugins.batch.htcondor_ads import Row, number, word
@@ -53,9 +53,14 @@ def job_groups(answers: Mapping[str, Iterable[Row]]) -> tuple[JobGroup, ...]:
 def shape(row: Row) -> JobGroup:
     """The group that a job is of, with no job in it."""
     asked, conditions = request(row), requirements(row.get("requirements"))
-    key = digest((asked.cpus, asked.memory_mb, asked.disk_mb, asked.gpus, conditions))
+    own: tuple[str, ...] = ()
+    if conditions or "requiregpus" in row or '"X86_64"' not in str(row.get("requirements")):
+        from elastiq.plugins.batch.htcondor_own_ads import own_ad
+
+        own = own_ad(row)
+    key = digest((asked.cpus, asked.memory_mb, asked.disk_mb, asked.gpus, conditions, *own))
     why_not = "its Requirements are false" if conditions.strip("() ").lower() == "false" else ""
-    group = JobGroup(key, asked, 0, 0, conditions, not_eligible=why_not)
+    group = JobGroup(key, asked, 0, 0, conditions, not_eligible=why_not, ad=own)
     if row.get("jobuniverse") == 11 or not {"elastiqpool", "concurrencylimits", "acctgroup"}.isdisjoint(row):
         from elastiq.plugins.batch.htcondor_special import special
 
@@ -119,24 +124,24 @@ DEFAULT_CLAUSES = frozenset(
 )
 
 
-def requirements(value: Any) -> str:
-    """The job's Requirements without HTCondor's default clauses. Where the text is not plainly a chain of
+def requirements(value: Any, known: AbstractSet[str] = DEFAULT_CLAUSES) -> str:
+    """The job's Requirements without the clauses that are ``known``. Where the text is not plainly a chain of
     ``&&`` it stays whole."""
     if value is None or isinstance(value, bool):
         return "false" if value is False else ""
     text = str(value).strip()
-    return _without_defaults(text[6:-2].strip() if text.startswith("/Expr(") and text.endswith(")/") else text)
+    return _without(known, text[6:-2].strip() if text.startswith("/Expr(") and text.endswith(")/") else text)
 
 
-@functools.lru_cache(maxsize=256)  # a queue has few texts, in every row of every read
-def _without_defaults(text: str) -> str:
+@functools.lru_cache(maxsize=512)  # a queue has few texts, in every row of every read
+def _without(known: AbstractSet[str], text: str) -> str:
     outer = _outermost(text)
     if outer is None or "||" in outer or "?" in outer:
         return text
     ends = [found.start() for found in re.finditer("&&", outer)]
     starts = [0, *(end + 2 for end in ends)]
     clauses = [text[start:end].strip() for start, end in zip(starts, [*ends, len(text)])]
-    return " && ".join(one for one in clauses if _canonical(one) not in DEFAULT_CLAUSES) if all(clauses) else text
+    return " && ".join(one for one in clauses if _canonical(one) not in known) if all(clauses) else text
 
 
 QUOTED = re.compile(r"""(["'])(?:(?!\1|\\).|\\.)*(\1?)""", re.DOTALL)

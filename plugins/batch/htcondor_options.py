@@ -13,7 +13,7 @@ OPTIONS: tuple[Option, ...] = (
     Option("pool", Kind.TEXT),
     Option("schedds", Kind.LIST, ()),
     Option("constraint", Kind.TEXT, check=_expression),
-    Option("query_method", Kind.CHOICE, "commands", choices=("commands",)),
+    Option("query_method", Kind.CHOICE, "commands", choices=("commands", "bindings")),
     Option("command_timeout_s", Kind.SECONDS, 45.0, unit="seconds", check=above_zero),
     Option("drain", Kind.BOOL, True, risk="a job that starts right before its machine is ended is lost with it"),
 )

@@ -1,4 +1,4 @@
-"""The HTCondor plugin over fake commands keeps the contract."""
+"""The HTCondor plugin keeps the contract: over fake commands, and over fake bindings in its helper process."""
 
 from __future__ import annotations
 
@@ -10,16 +10,17 @@ import pytest
 from elastiq.interfaces import Owner
 from elastiq.plugins.batch.htcondor import HTCondor
 from tests.conformance.batch import BatchBench, BatchConformance
-from tests.integration.fake_htcondor import FakePool
+from tests.integration.fake_htcondor import FAKE_BINDINGS, FakePool
 
 OWNER = Owner("test", "0123456789abcdef0123")
 
 
 class HTCondorBench(BatchBench):
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, query_method: str) -> None:
         self.pool = FakePool(folder)
         values = {option.name: option.default for option in HTCondor.OPTIONS}
-        self.batch = HTCondor.from_config({**values, "command_timeout_s": 20.0}, OWNER)
+        values.update({"command_timeout_s": 20.0, "query_method": query_method})
+        self.batch = HTCondor.from_config(values, OWNER)
 
     def submit(self, count: int = 1, cpus: float = 1, memory_mb: Optional[float] = None) -> None:
         memory: dict[str, Any] = {} if memory_mb is None else {"RequestMemory": memory_mb}
@@ -56,8 +57,11 @@ class HTCondorBench(BatchBench):
 
 
 class TestHTCondor(BatchConformance):
-    @pytest.fixture
-    def bench(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[HTCondorBench]:
-        bench = HTCondorBench(tmp_path / "pool")
+    @pytest.fixture(params=["commands", "bindings"])
+    def bench(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+    ) -> Iterator[HTCondorBench]:
+        bench = HTCondorBench(tmp_path / "pool", request.param)
         monkeypatch.setenv("PATH", str(bench.pool.bin), prepend=":")
+        monkeypatch.setenv("PYTHONPATH", str(FAKE_BINDINGS))
         yield bench

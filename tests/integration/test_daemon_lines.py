@@ -20,6 +20,8 @@ from tests.integration.fake_htcondor import FakePool
 PROGRAM = """
 import json, os, sys
 from elastiq import service
+from elastiq.plugins.batch import htcondor
+htcondor.has_bindings = lambda: False  # as on a head node without them
 leave = os._exit
 def say_and_leave(code):
     print(json.dumps([name for name in sys.modules if name.partition(".")[0] == "elastiq"]), flush=True)

@@ -646,7 +646,7 @@ def test_a_good_pool_passes_all_checks_and_nothing_is_changed(pool: FakePool) ->
     pool.add_worker("w1", "10.0.0.1")
     pool.submit(3)
     before = pool.load()
-    names = ("commands", "collector", "queue", "drain", "packing", "workers' policy")
+    names = ("commands", "collector", "queue", "drain", "packing", "workers' policy", "bindings")
     assert levels(plugin()) == dict.fromkeys(names, "ok")
     assert pool.load() == before
     assert pool.calls("condor_drain") == []
@@ -673,4 +673,4 @@ def test_checks_find_what_would_go_wrong(pool: FakePool, monkeypatch: pytest.Mon
     pool.once("workers", "silent")
     assert levels(plugin())["collector"] == "warning"
     monkeypatch.setenv("PATH", "/nonexistent")
-    assert levels(plugin()) == {"commands": "error"}
+    assert levels(plugin()) == {"commands": "error", "bindings": "ok"}
