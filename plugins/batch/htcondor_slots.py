@@ -16,6 +16,7 @@ SLOT_ATTRIBUTES = (
     *("Machine", "Name", "SlotType", "State", "Activity", "Draining", "DrainReason", "Offline"),
     *("Cpus", "Memory", "Disk", "GPUs", "TotalSlotCpus", "TotalSlotMemory", "TotalSlotDisk", "TotalSlotGPUs"),
     *("MyAddress", "EC2InstanceID", "InstanceID", "JobStarts", "DaemonStartTime", "LastHeardFrom"),
+    "ElastiqNotice",  # of packaging/worker-notice
     *("StatsLifetime", "RecentStatsLifetime", "StatsLastUpdateTime"),  # the collector's own
 )
 SLOT_TYPES = frozenset({"machine", "slot"})  # MyType of a slot: of all versions so far, of later ones
@@ -92,6 +93,7 @@ def worker(name: str, slots: Sequence[Row]) -> Worker:
     top = [row for row in slots if word(row, "slottype") != "dynamic"]  # not cut from another
     state = _state(slots, top, jobs)
     reasons = [row["drainreason"] for row in slots if isinstance(row.get("drainreason"), str) and draining(row)]
+    notices = [row["elastiqnotice"] for row in slots if isinstance(row.get("elastiqnotice"), str)]
     starts = _numbers(slots, "jobstarts")
     words = sorted({f"{row.get('state') or '?'}/{row.get('activity') or '?'}" for row in slots})
     said = bool(top) and len(_numbers(top, "totalslotcpus")) == len(top)
@@ -107,6 +109,7 @@ def worker(name: str, slots: Sequence[Row]) -> Worker:
         job_starts=int(max(starts)) if starts else None,  # of the whole startd, on each of its slots
         drained_by=reasons[0] if reasons else None,
         started_at=max(_numbers(slots, "daemonstarttime"), default=None),
+        notice=next(filter(None, notices), ""),
         detail="" if state in (WorkerState.IDLE, WorkerState.BUSY) else ", ".join(words),
     )
 

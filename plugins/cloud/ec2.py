@@ -18,10 +18,11 @@ from elastiq.plugins.cloud import ec2_options, ec2_request
 from elastiq.plugins.cloud.ec2_client import READ_ATTEMPTS, EC2Client, pages
 from elastiq.plugins.cloud.ec2_dialects import dialect_of
 from elastiq.plugins.cloud.ec2_errors import NONSENSE, Fault, launch_error, read_error
-from elastiq.plugins.cloud.ec2_instances import described, problem, sort_instances
+from elastiq.plugins.cloud.ec2_instances import described, sort_instances
 
 if TYPE_CHECKING:
     from elastiq.plugins.cloud.ec2_flavours import Catalogue
+    from elastiq.plugins.cloud.ec2_notices import Notices
 
 log = logging.getLogger(__name__)
 
@@ -44,6 +45,11 @@ class EC2Cloud(interfaces.Cloud):
         self._refused: frozenset[str] = frozenset()  # extras of RunInstances that this cloud does not take
         self._images: dict[str, Mapping[str, Any]] = {}
         self._catalogue: Optional[Catalogue] = None
+        self._notices: Optional[Notices] = None
+        if options.get("interruption_queue"):
+            from elastiq.plugins.cloud.ec2_notices import Notices
+
+            self._notices = Notices(options, self._unknown)
 
     @classmethod
     def site_of(cls, values: Mapping[str, Any]) -> str:
@@ -78,7 +84,8 @@ class EC2Cloud(interfaces.Cloud):
     # ---- reads
 
     def instances(self, known: frozenset[str]) -> Instances:
-        return sort_instances(self._listed(), self._owner, known)
+        found = sort_instances(self._listed(), self._owner, known)
+        return self._notices.added(found) if self._notices else found
 
     def find(self, intent: Intent) -> tuple[Instance, ...]:
         """By token or tag, in a listing of everything: that works with clouds that know no filters, too."""
@@ -98,7 +105,12 @@ class EC2Cloud(interfaces.Cloud):
             log.warning("instance status is not available: %s", error)
             self.capabilities = replace(self.capabilities, instance_problems=False)
             return {}
-        found = {row.get("InstanceId"): problem(row) for row in rows}
+        bad = [row for row in rows if row.get("Events") or "impaired" in str(row)]
+        if not bad:
+            return {}
+        from elastiq.plugins.cloud.ec2_problems import problem
+
+        found = {row.get("InstanceId"): problem(row) for row in bad}
         return {key: found[key] for key in ids if found.get(key)}
 
     def flavours(self, names: Sequence[str]) -> Mapping[str, interfaces.Resources]:
@@ -142,15 +154,11 @@ class EC2Cloud(interfaces.Cloud):
         try:
             answer = self._call("run_instances", **parameters)
         except Fault as fault:
-            from elastiq.plugins.cloud.ec2_extras import refused_extras
+            from elastiq.plugins.cloud.ec2_extras import refused
 
-            error = self._refusal(fault)
-            extras = refused_extras(fault, parameters)
-            if not extras:
-                raise error from None
+            extras, error = refused(fault, parameters, self._refusal(fault))
             self._refused |= extras
-            text = f"{error}; asked without {' and '.join(sorted(extras))} from now on"
-            raise interfaces.TransientError(text, launched_nothing=True, retry_s=0.0) from None
+            raise error from None
         rows = answer.get("Instances") or []
         if not rows or not all(row.get("InstanceId") for row in rows):
             raise interfaces.TransientError(f"RunInstances at {self.site}: success without ids (looked for by token)")
@@ -217,7 +225,9 @@ class EC2Cloud(interfaces.Cloud):
 
     def _secrets(self) -> set[Optional[str]]:
         """Made when there is an error to tell: user data may be long."""
-        return {secret for pool in self._pools.values() for secret in ec2_request.secrets_of(pool.options)}
+        from elastiq.plugins.cloud.ec2_telling import secrets_of
+
+        return {secret for pool in self._pools.values() for secret in secrets_of(pool.options)}
 
     def _refusal(self, fault: Fault) -> interfaces.LaunchError:
         return launch_error(fault, self.site, self._secrets())

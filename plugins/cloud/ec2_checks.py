@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import Any, Callable, Iterable, Iterator
 
-from elastiq.interfaces import AuthError, Check, ConfigurationError, Intent, Owner, Pool
+from elastiq.interfaces import AuthError, Check, ConfigurationError, Intent, Owner, Pool, SourceError
 from elastiq.plugins.cloud.ec2_dialects import dialect_of
 from elastiq.plugins.cloud.ec2_errors import STRICT, Fault
 from elastiq.plugins.cloud.ec2_extras import refused_extras
+from elastiq.plugins.cloud.ec2_notices import check_queue
 from elastiq.plugins.cloud.ec2_request import run_parameters
 
 Call = Callable[..., dict[str, Any]]
-Told = Callable[[Fault], Exception]
+Told = Callable[[Fault], SourceError]
 
 
 def check_site(call: Call, pools: Iterable[Pool], owner: Owner, refused: frozenset[str], told: Told) -> Iterator[Check]:
@@ -21,8 +22,11 @@ def check_site(call: Call, pools: Iterable[Pool], owner: Owner, refused: frozens
     except Fault as fault:
         yield Check("ec2 endpoint", "error", str(told(fault)))
         return
-    about = dialect_of(next(iter(pools)).options)[1]
+    options = next(iter(pools)).options
+    about = dialect_of(options)[1]
     yield Check("ec2 endpoint", "ok", f"it answers, and takes the credentials ({about})")
+    if options.get("interruption_queue"):
+        yield check_queue(options, told)
     for pool in pools:
         image_id = pool.options.get("image_id")
         if image_id:

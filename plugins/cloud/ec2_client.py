@@ -25,7 +25,7 @@ READ_ATTEMPTS = 3
 SENT_ONCE = ("run_instances", "start_instances")
 PLACEHOLDER_REGION = "us-east-1"  # what a cloud without regions, or a simulator, expects in a signature
 
-_REGION = re.compile(r"(?:^|[.-])([a-z]{2,}(?:-[a-z]+)+-\d)(?:\.|$)")
+REGION = re.compile(r"(?:^|[.-])([a-z]{2,}(?:-[a-z]+)+-\d)(?:\.|$)")
 # where the metadata, an operation or a shape begins in botocore's files: each has its own first key
 _PLACE = re.compile(r'"(\w+)"\s*:\s*(?=\{\s*"(?:apiVersion|name|type)"\s*:\s*")')
 _SHAPE = re.compile(r'"shape"\s*:\s*"(\w+)"')
@@ -63,8 +63,11 @@ class EC2Client:
     def _clients(self) -> tuple[Any, Any]:
         with self._lock:  # making clients is not thread-safe in botocore, using them is
             if self._made is None:
-                self._made = _make_clients(self.options)
+                self._made = self._make()
             return self._made
+
+    def _make(self) -> tuple[Any, Any]:
+        return _make_clients(self.options)
 
 
 def pages(call: Callable[..., dict[str, Any]], operation: str, key: str, **parameters: Any) -> list[Mapping[str, Any]]:
@@ -97,7 +100,7 @@ def _make_clients(options: Mapping[str, Any]) -> tuple[Any, Any]:
     session = Session(profile=options.get("profile"))
     files = SlimFiles(options.get("api_version"), options.get("operations", OPERATIONS), options.get("teach"))
     session.register_component("data_loader", Loader(file_loader=files))
-    region, proxy = _region(options, session), options.get("proxy")
+    region, proxy = region_of(options, session), options.get("proxy")
     keys = ("aws_access_key_id", "aws_secret_access_key", "aws_session_token")
 
     def client(attempts: int) -> Any:
@@ -122,13 +125,13 @@ def _make_clients(options: Mapping[str, Any]) -> tuple[Any, Any]:
     return client(1), client(READ_ATTEMPTS)
 
 
-def _region(options: Mapping[str, Any], session: Any) -> Optional[str]:
+def region_of(options: Mapping[str, Any], session: Any) -> Optional[str]:
     """The configured one, else boto's look-up, else the endpoint's name or, for AWS, the head node's own."""
     from botocore.utils import InstanceMetadataRegionFetcher
 
     found: Optional[str] = options.get("region") or session.get_config_variable("region")
     if not found and options.get("api_url"):
-        in_host = _REGION.search(urlsplit(options["api_url"]).hostname or "")
+        in_host = REGION.search(urlsplit(options["api_url"]).hostname or "")
         found = in_host[1] if in_host else PLACEHOLDER_REGION
     return found or InstanceMetadataRegionFetcher(timeout=2, num_attempts=1).retrieve_region()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any, Mapping
 
+from elastiq.interfaces import LaunchError, TransientError
 from elastiq.plugins.cloud.ec2_errors import ECHO, Fault
 from elastiq.plugins.cloud.ec2_request import SHUTDOWN, TAGS, VOLUME_TAGS, VOLUMES
 
@@ -16,6 +17,15 @@ _EXTRAS = {  # where each is in the request, and how a refusal names it
     VOLUMES: ("BlockDeviceMappings", "'DeleteOnTermination'", r"block ?device ?mapping|delete ?on ?termination"),
 }
 _UNSUPPORTED = "Unknown|Unsupported|Invalid(Parameter|Request|Argument)|Validation|NotImplemented"
+
+
+def refused(fault: Fault, sent: Mapping[str, Any], error: LaunchError) -> tuple[frozenset[str], LaunchError]:
+    """What to leave out from now on, and the error to raise; ``error`` is what the fault is by itself."""
+    extras = refused_extras(fault, sent)
+    if not extras:
+        return extras, error
+    text = f"{error}; asked without {' and '.join(sorted(extras))} from now on"
+    return extras, TransientError(text, launched_nothing=True, retry_s=0.0)
 
 
 def refused_extras(fault: Fault, sent: Mapping[str, Any]) -> frozenset[str]:

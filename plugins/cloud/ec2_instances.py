@@ -10,7 +10,7 @@ from typing import Any, Iterable, Iterator, Mapping, Optional
 from elastiq.interfaces import Instance, Instances, InstanceState, Owner
 from elastiq.plugins.cloud.ec2_request import TAG_CLUSTER, TAG_HEAD, TAG_INTENT, TAG_POOL
 
-_ENDING_EVENTS = ("instance-retirement", "instance-stop")
+_SPOT_ENDS = ("Server.SpotInstanceTermination", "Server.SpotInstanceShutdown")  # "StateReason", EC2 API Reference
 
 
 def sort_instances(rows: Iterable[Mapping[str, Any]], owner: Owner, known: frozenset[str]) -> Instances:
@@ -56,22 +56,9 @@ def described(row: Mapping[str, Any]) -> Instance:
         token=row.get("ClientToken") or "",
         state_detail=detail,
         head=tags.get(TAG_HEAD, ""),
+        notice=detail if (row.get("StateReason") or {}).get("Code") in _SPOT_ENDS else "",
+        image=row.get("ImageId") or "",
     )
-
-
-def problem(row: Mapping[str, Any]) -> str:
-    """What DescribeInstanceStatus holds against an instance, empty for nothing."""
-    found = []
-    for key, label in (("SystemStatus", "system"), ("InstanceStatus", "instance")):
-        status = row.get(key) or {}
-        if status.get("Status") == "impaired":
-            failed = [one.get("Name") for one in status.get("Details") or () if one.get("Status") == "failed"]
-            found.append(f"{label} status impaired" + (f" ({', '.join(map(str, failed))})" if failed else ""))
-    for event in row.get("Events") or ():
-        text = str(event.get("Description") or "")
-        if event.get("Code") in _ENDING_EVENTS and not text.startswith(("[Completed]", "[Canceled]")):
-            found.append(" ".join(f"{event['Code']} scheduled: {text}".split()).rstrip(": "))
-    return "; ".join(found)
 
 
 def _state(row: Mapping[str, Any]) -> tuple[InstanceState, str]:

@@ -7,9 +7,7 @@ without it from then on; what the configuration asks for is never left out in si
 
 from __future__ import annotations
 
-import base64
 from typing import Any, Mapping, Optional
-from urllib.parse import urlsplit
 
 from elastiq.interfaces import Intent, Owner, Pool
 from elastiq.plugins.cloud.ec2_options import launch_template
@@ -94,11 +92,3 @@ def _volumes(root_gb: Optional[int], image: Mapping[str, Any], to_end: bool) -> 
 
 def _given(**values: Any) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value}
-
-
-def secrets_of(options: Mapping[str, Any]) -> list[Optional[str]]:
-    """What must not come back in an error's text: a cloud's answer, or botocore's, may quote the request."""
-    data: bytes = options.get("user_data") or b""
-    texts = [base64.b64encode(data).decode("ascii"), data.decode("utf-8", "replace")]
-    keys = [options.get("aws_secret_access_key"), options.get("aws_session_token")]
-    return [*keys, *texts, urlsplit(options.get("proxy") or "").password]

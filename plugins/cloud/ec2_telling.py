@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 import html
 import re
-from typing import Collection, Optional
-from urllib.parse import unquote
+from typing import Any, Collection, Mapping, Optional
+from urllib.parse import unquote, urlsplit
 
 from elastiq import interfaces
 from elastiq.plugins.cloud.ec2_errors import ECHO, LONGEST, PROXY_SAYS, TABLE, Fault
@@ -51,3 +52,11 @@ def told(fault: Fault, where: str, secrets: Collection[Optional[str]] = ()) -> s
     hint = next(fitting, TABLE[fault.kind.__name__]["hint"])
     said = f": {words}" if words else f" (HTTP {fault.status})"
     return f"{fault.operation} at {where}: {code}{said} ({hint})"
+
+
+def secrets_of(options: Mapping[str, Any]) -> list[Optional[str]]:
+    """What must not come back in an error's text: a cloud's answer, or botocore's, may quote the request."""
+    data: bytes = options.get("user_data") or b""
+    texts = [base64.b64encode(data).decode("ascii"), data.decode("utf-8", "replace")]
+    keys = [options.get("aws_secret_access_key"), options.get("aws_session_token")]
+    return [*keys, *texts, urlsplit(options.get("proxy") or "").password]

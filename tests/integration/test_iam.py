@@ -33,6 +33,7 @@ from elastiq.interfaces import AuthError, EndOutcome
 from elastiq.plugins.cloud import ec2_client, ec2_flavours
 from elastiq.plugins.cloud.ec2 import EC2Cloud
 from tests.ec2_server import KEYS, OWNER, EC2Server, Rule, cloud_at, error, intent, moto_reservations
+from tests.sqs_queue import SQSQueue, event
 
 SHIPPED = Path(__file__).resolve().parents[2] / "packaging/iam/elastiq-policy.json"
 ACTIONS = sorted([*ec2_client.OPERATIONS, ec2_flavours.OPERATION])
@@ -44,6 +45,9 @@ def shipped_policy(cluster: str = OWNER.cluster) -> dict[str, Any]:
     """As docs/iam.md tells to make it."""
     policy: dict[str, Any] = json.loads(SHIPPED.read_text().replace("my-cluster", cluster))
     return policy
+
+
+QUEUE_ACTIONS = ["sqs:DeleteMessage", "sqs:ReceiveMessage"]
 
 
 def listed(value: Any) -> list[Any]:
@@ -201,7 +205,7 @@ def live_a_life(cloud: EC2Cloud) -> None:
 
 
 def test_the_policy_allows_what_the_plugin_can_call_and_nothing_else() -> None:
-    assert actions_of(shipped_policy()) == [f"ec2:{action}" for action in ACTIONS]
+    assert actions_of(shipped_policy()) == [*(f"ec2:{action}" for action in ACTIONS), *QUEUE_ACTIONS]
 
 
 def test_a_whole_life_calls_all_that_is_allowed(guarded: tuple[Gate, EC2Cloud, Any]) -> None:
@@ -211,8 +215,22 @@ def test_a_whole_life_calls_all_that_is_allowed(guarded: tuple[Gate, EC2Cloud, A
     assert sorted({request["Action"] for request in gate.requests}) == ACTIONS
 
 
+def test_a_queue_is_asked_for_what_is_allowed(guarded: tuple[Gate, EC2Cloud, Any]) -> None:
+    """DeleteMessageBatch is allowed by sqs:DeleteMessage ("Actions, resources, and condition keys for Amazon SQS")."""
+    gate, queue = guarded[0], SQSQueue()
+    cloud = cloud_at(gate.url, dialect="aws", interruption_queue=queue.url)
+    queue.put(event("i-1"))
+    cloud.instances(frozenset())
+    cloud.checks()
+    queue.close()
+    asked = {action for action, _ in queue.requests}
+    assert sorted(f"sqs:{action.replace('Batch', '')}" for action in asked) == QUEUE_ACTIONS
+
+
 def test_every_act_is_bound_to_the_clusters_name_or_to_the_launch() -> None:
-    for statement in shipped_policy("atlas")["Statement"]:
+    *of_ec2, of_queue = shipped_policy("atlas")["Statement"]
+    assert (of_queue["Action"], of_queue["Resource"]) == ([*reversed(QUEUE_ACTIONS)], "arn:aws:sqs:*:*:elastiq-atlas")
+    for statement in of_ec2:
         if statement["Sid"] not in ("Look", "LaunchFromAndInto"):
             conditions = json.dumps(statement["Condition"])
             assert '"atlas"' in conditions or '"ec2:CreateAction": "RunInstances"' in conditions, statement["Sid"]

@@ -91,5 +91,22 @@ def test_an_odd_state_keeps_its_word_and_its_reason() -> None:
     assert described(odd).state_detail == "shelved: by the owner"
 
 
+@pytest.mark.parametrize("code", ["Server.SpotInstanceTermination", "Server.SpotInstanceShutdown"])
+def test_the_end_of_a_spot_instance_is_a_notice(code: str) -> None:
+    reason = {"Code": code, "Message": f"{code}: Spot instance termination"}
+    one = described({"InstanceId": "i-1", "State": {"Name": "shutting-down"}, "StateReason": reason})
+    assert one.notice == f"shutting-down: {code}: Spot instance termination"
+
+
+@pytest.mark.parametrize("reason", [None, {}, {"Code": "Client.UserInitiatedShutdown", "Message": "User initiated"}])
+def test_no_other_end_is_a_notice(reason: Any) -> None:
+    assert described({"InstanceId": "i-1", "State": {"Name": "shutting-down"}, "StateReason": reason}).notice == ""
+
+
+def test_an_instance_has_its_image() -> None:
+    assert described({"InstanceId": "i-1", "ImageId": "ami-7"}).image == "ami-7"
+    assert described({"InstanceId": "i-1"}).image == ""
+
+
 def test_an_address_in_the_name_counts_as_opennebula_means_it() -> None:
     assert described({"InstanceId": "i-1", "PrivateDnsName": "10.0.0.7"}).addresses == {"10.0.0.7"}

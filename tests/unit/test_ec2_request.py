@@ -10,7 +10,8 @@ from elastiq.interfaces import Intent, Offer, Owner, Pool
 from elastiq.plugins.cloud.ec2_errors import Fault
 from elastiq.plugins.cloud.ec2_extras import refused_extras
 from elastiq.plugins.cloud.ec2_options import OPTIONS
-from elastiq.plugins.cloud.ec2_request import SHUTDOWN, TAGS, VOLUME_TAGS, VOLUMES, run_parameters, secrets_of
+from elastiq.plugins.cloud.ec2_request import SHUTDOWN, TAGS, VOLUME_TAGS, VOLUMES, run_parameters
+from elastiq.plugins.cloud.ec2_telling import secrets_of
 
 OWNER = Owner("cms", "h" * 32)
 NONE: frozenset[str] = frozenset()

@@ -1,0 +1,37 @@
+"""What is wrong with the values of keys that few files have; each returns a complaint, or an empty string.
+
+Imported for the first of them.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import Mapping
+
+TAG_LIMIT = 40
+"""EC2 allows 50 tags on an instance; the rest is for elastiq's own and the cloud's."""
+
+
+def readable(value: str) -> str:
+    return "" if os.path.isfile(value) and os.access(value, os.R_OK) else "cannot be read, check name and permissions"
+
+
+def interfaces(value: tuple[str, ...]) -> str:
+    wrong = [entry for entry in value if not re.fullmatch(r"[^:]+(:[^:+]+(\+[^:+]+)*)?", entry)]
+    return f"`{wrong[0]}` is not of the form SUBNET or SUBNET:GROUP+GROUP" if wrong else ""
+
+
+def spot_price(value: float) -> str:
+    return "" if value > 0.001 else "must be above 0.001"  # EC2 API Reference, SpotMarketOptions
+
+
+def tags(value: Mapping[str, str]) -> str:
+    for key, text in value.items():
+        if key.lower().startswith(("aws:", "elastiq:")):
+            return f"`{key}`: the prefixes aws: and elastiq: are reserved"
+        if key == "Name":
+            return "`Name`: use name_template"
+        if len(key) > 128 or len(text) > 256:
+            return f"`{key[:40]}`: EC2 takes 128 characters for a key and 256 for a value"
+    return "" if len(value) <= TAG_LIMIT else f"are more than {TAG_LIMIT}"
