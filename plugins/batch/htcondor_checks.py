@@ -7,7 +7,7 @@ import shutil
 from typing import Any, Callable, Iterator
 
 from elastiq.command import CommandResult
-from elastiq.interfaces import BatchSystem, Check, SourceError
+from elastiq.interfaces import BatchSystem, Check, Jobs, SourceError
 from elastiq.plugins.batch.htcondor_ads import Row, number, word
 
 Run = Callable[..., CommandResult]
@@ -30,7 +30,7 @@ def check_pool(batch: BatchSystem, run: Run, ask: Ask, constrained: bool) -> Ite
         "htcondor queue": lambda: _queue(batch, ask, constrained),
         "htcondor drain": lambda: _drain(run, ask) if batch.can_drain else NO_DRAIN,
         "htcondor packing": lambda: _packing(run),
-        "htcondor workers' policy": lambda: _policy(batch, ask),
+        "htcondor workers' policy": lambda: _policy(batch.jobs, ask),
     }
     for name, look in looks.items():
         try:
@@ -104,7 +104,7 @@ def _packing(run: Run) -> tuple[str, str]:
     return "warning", f"{cost} than the oldest first; on the central manager: {OLDEST_FIRST} (see {DOCS})"
 
 
-def _policy(batch: BatchSystem, ask: Ask) -> tuple[str, str]:
+def _policy(jobs: Callable[[], Jobs], ask: Ask) -> tuple[str, str]:
     """START and RANK of the workers that are there, out of their ads."""
     attributes = "MyType,Machine,Name,SlotType,Start,Rank,DedicatedScheduler"
     slots = [row for row in ask("condor_status", "-json", "-attributes", attributes) if word(row, "machine")]
@@ -118,7 +118,7 @@ def _policy(batch: BatchSystem, ask: Ask) -> tuple[str, str]:
     if evicting:
         why = "a job that it ranks higher evicts one that runs; RANK = 0, and order by NEGOTIATOR_PRE_JOB_RANK"
         return "warning", f"RANK on {_some(evicting)} is an expression over jobs: {why}"
-    parallel = [group for group in batch.jobs().groups if group.nodes > 1]
+    parallel = [group for group in jobs().groups if group.nodes > 1]
     if parallel and not any(row.get("dedicatedscheduler") for row in slots):
         text = f"{_count(sum(group.waiting for group in parallel), 'parallel job')} can start nowhere"
         lines = 'DedicatedScheduler = "DedicatedScheduler@SCHEDD", STARTD_ATTRS = $(STARTD_ATTRS) DedicatedScheduler'

@@ -79,6 +79,8 @@ UPDATE_INTERVAL = 15
 MASTER_UPDATE_INTERVAL = 15
 NEGOTIATOR_UPDATE_INTERVAL = 15
 CLASSAD_LIFETIME = 60
+# of a licence that jobs may ask for (concurrency_limits = licence) there is one
+LICENCE_LIMIT = 1
 # a collector that was stopped is not started again behind a test's back
 MASTER_BACKOFF_CONSTANT = 1
 MASTER_BACKOFF_CEILING = 2
