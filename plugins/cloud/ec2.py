@@ -17,11 +17,10 @@ from elastiq.interfaces import CloudCapabilities, EndAnswer, EndOutcome, Instanc
 from elastiq.plugins.cloud import ec2_options, ec2_request
 from elastiq.plugins.cloud.ec2_client import READ_ATTEMPTS, EC2Client, pages
 from elastiq.plugins.cloud.ec2_dialects import dialect_of
-from elastiq.plugins.cloud.ec2_errors import NONSENSE, Fault, launch_error, read_error
+from elastiq.plugins.cloud.ec2_errors import DENIED, NONSENSE, Fault, launch_error, read_error
 from elastiq.plugins.cloud.ec2_instances import described, sort_instances
 
 if TYPE_CHECKING:
-    from elastiq.plugins.cloud.ec2_flavours import Catalogue
     from elastiq.plugins.cloud.ec2_notices import Notices
 
 log = logging.getLogger(__name__)
@@ -44,7 +43,7 @@ class EC2Cloud(interfaces.Cloud):
         self._owner, self._client = owner, client
         self._refused: frozenset[str] = frozenset()  # extras of RunInstances that this cloud does not take
         self._images: dict[str, Mapping[str, Any]] = {}
-        self._catalogue: Optional[Catalogue] = None
+        self._has_catalogue = True
         self._notices: Optional[Notices] = None
         if options.get("interruption_queue"):
             from elastiq.plugins.cloud.ec2_notices import Notices
@@ -99,10 +98,7 @@ class EC2Cloud(interfaces.Cloud):
         try:
             rows = self._pages("describe_instance_status", "InstanceStatuses")
         except Fault as fault:
-            error = self._unknown(fault)
-            if not fault.refused:
-                raise error from None
-            log.warning("instance status is not available: %s", error)
+            self._denied(fault, "instance status is")
             self.capabilities = replace(self.capabilities, instance_problems=False)
             return {}
         bad = [row for row in rows if row.get("Events") or "impaired" in str(row)]
@@ -114,12 +110,26 @@ class EC2Cloud(interfaces.Cloud):
         return {key: found[key] for key in ids if found.get(key)}
 
     def flavours(self, names: Sequence[str]) -> Mapping[str, interfaces.Resources]:
-        """By DescribeInstanceTypes; empty where the cloud has no such list or does not let us see it."""
-        if self._catalogue is None:
-            from elastiq.plugins.cloud.ec2_flavours import Catalogue
+        """By DescribeInstanceTypes; empty where the cloud does not let us see it: it is not asked again."""
+        wanted = sorted({*names} - {""}) if self._has_catalogue else []
+        try:
+            return self._sizes(wanted) if wanted else {}
+        except Fault as fault:
+            self._denied(fault, "the sizes of flavours are")
+            self._has_catalogue = False
+            return {}
 
-            self._catalogue = Catalogue(self._client.options, self._unknown)
-        return self._catalogue.sizes(names)
+    def _sizes(self, names: Sequence[str]) -> Mapping[str, interfaces.Resources]:
+        from elastiq.plugins.cloud.ec2_flavours import sizes
+
+        return sizes(self._client.options, names)
+
+    def _denied(self, fault: Fault, what: str) -> None:
+        """Say of a refusal what is not to be had; anything else is an error."""
+        error = self._unknown(fault)
+        if not (fault.refused or fault.code in DENIED):
+            raise error from None
+        log.warning("%s not available: %s", what, error)
 
     def checks(self) -> tuple[interfaces.Check, ...]:
         from elastiq.plugins.cloud.ec2_checks import check_site  # the daemon never asks for them

@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Any, Iterator, Mapping, Sequence
 from urllib.parse import urlsplit
 
-from elastiq.interfaces import CloudCapabilities, Instance, Instances, InstanceState, Intent, Owner, Pool
+from elastiq.interfaces import CloudCapabilities, Instance, Instances, InstanceState, Intent, Owner, Pool, Resources
 from elastiq.plugins.cloud.ec2 import PAGE, EC2Cloud
 from elastiq.plugins.cloud.ec2_client import EC2Client, pages
 from elastiq.plugins.cloud.ec2_dialects import TABLE
@@ -101,6 +101,13 @@ class AlikeCloud(EC2Cloud):
             text = "%s shows neither tags nor tokens: only the state directory tells which instances are ours"
             log.warning(text, self.site)
         return found
+
+    def _sizes(self, names: Sequence[str]) -> Mapping[str, Resources]:
+        if self._dialect["types"] == "eucalyptus":
+            from elastiq.plugins.cloud.ec2_eucalyptus import sizes
+
+            return sizes(self._client.options, names)
+        return super()._sizes(names) if self._dialect["types"] == "ec2" else {}
 
     # ---- acts
 

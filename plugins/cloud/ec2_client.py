@@ -148,7 +148,7 @@ class SlimFiles:
 
         stock = JSONFileLoader()
         self.exists, self._load, self._api_version = stock.exists, stock.load_file, api_version
-        self._operations, self._teach = operations, teach
+        self._operations, self._teach = operations, teach or _teach
 
     def load_file(self, path: str) -> Optional[Any]:
         """The data of a file named without its end, None if there is none (botocore then looks elsewhere)."""
@@ -165,16 +165,19 @@ class SlimFiles:
         with gzip.open(packed) if os.path.isfile(packed) else open(path + ".json", "rb") as file:
             model = slim_model(file.read().decode("utf-8"), self._operations)
         model["metadata"]["apiVersion"] = self._api_version or model["metadata"]["apiVersion"]
-        if self._teach:
-            self._teach(model)
-            return model
+        self._teach(model)
+        return model
+
+
+def _teach(model: dict[str, Any]) -> None:
+    """What botocore does not know of the usual operations."""
+    if "CreateTags" in model["operations"]:
         # OpenStack answers with <return>true</return> and no instances
         for act in ("Start", "Stop", "Terminate"):
             answer = model["shapes"][f"{act}InstancesResult"]["members"]
             answer["Return"] = {"shape": "Boolean", "locationName": "return"}
         # that is all that CreateTags answers, and botocore looks at nothing of it: a login page would do
         model["operations"]["CreateTags"]["output"] = {"shape": "TerminateInstancesResult"}
-        return model
 
 
 def _endpoints(partitions: Mapping[str, Any]) -> dict[str, Any]:

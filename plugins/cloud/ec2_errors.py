@@ -45,6 +45,7 @@ _CONFIGURATION_FORM = re.compile(
     r"|(NotFound|NotFoundException|NotSupported|Malformed)$|(PerInstance|PerInterface|Attachment|Tag|Filter)LimitExceeded$"
 )
 NOT_FOUND = ("InvalidInstanceID.NotFound", "InvalidInstanceID.Malformed", "InstanceNotFound", "NotFound")
+DENIED = ("UnauthorizedOperation", "AccessDenied", "AccessDeniedException")  # only of what was asked
 STRICT = "TypeError"  # how ec2-api tells that its Python method has no such parameter, with HTTP 500
 # what botocore's parser raises at an answer that is not EC2's
 NONSENSE = ("ResponseParserError", "ValueError", "KeyError", "TypeError", "AttributeError")
