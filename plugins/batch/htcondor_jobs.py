@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import re
 from dataclasses import replace
-from typing import AbstractSet, Any, Iterable, Mapping, Optional
+from typing import Iterable, Mapping, Optional
 
 from elastiq.interfaces import JobGroup, Resources, SourceError
 from elastiq.plugins.batch.htcondor_ads import Row, number, word
@@ -18,6 +17,12 @@ UNIVERSES = (5, 10, 11, 13)  # vanilla, java, parallel, vm; not scheduler (7), g
 JOB_ATTRIBUTES = (
     *("JobStatus", "JobUniverse", "RoutedToJobId", "RequestCpus", "RequestMemory", "RequestDisk", "RequestGPUs"),
     *("Requirements", "ElastiqPool", "MaxHosts", "ConcurrencyLimits", "AcctGroup", "LastRejMatchReason"),
+)
+# The Requirements that condor_submit writes by itself (23.9), as they are printed.
+BY_DEFAULT = re.compile(
+    r'/Expr\(\(TARGET\.Arch == "X86_64"\)(?: && \((?:TARGET\.OpSys == "LINUX"|TARGET\.HasFileTransfer'
+    r"|TARGET\.(Disk|Memory|Cpus|GPUs) >= Request\1"
+    r"|\(TARGET\.FileSystemDomain == MY\.FileSystemDomain\) \|\| \(TARGET\.HasFileTransfer\))\))*\)/"
 )
 
 
@@ -52,12 +57,11 @@ def job_groups(answers: Mapping[str, Iterable[Row]]) -> tuple[JobGroup, ...]:
 
 def shape(row: Row) -> JobGroup:
     """The group that a job is of, with no job in it."""
-    asked, conditions = request(row), requirements(row.get("requirements"))
-    own: tuple[str, ...] = ()
-    if conditions or "requiregpus" in row or '"X86_64"' not in str(row.get("requirements")):
-        from elastiq.plugins.batch.htcondor_own_ads import own_ad
+    asked, conditions, own = request(row), "", ()  # type: Resources, str, tuple[str, ...]
+    if not BY_DEFAULT.fullmatch(str(row.get("requirements"))):
+        from elastiq.plugins.batch.htcondor_own_ads import conditions_of
 
-        own = own_ad(row)
+        conditions, own = conditions_of(row)
     key = digest((asked.cpus, asked.memory_mb, asked.disk_mb, asked.gpus, conditions, *own))
     why_not = "its Requirements are false" if conditions.strip("() ").lower() == "false" else ""
     group = JobGroup(key, asked, 0, 0, conditions, not_eligible=why_not, ad=own)
@@ -112,55 +116,3 @@ DEFAULTS = re.compile(r"/Expr\((DiskUsage|ifthenelse\(MemoryUsage (isnt|=!=) und
 
 def _small(row: Row) -> bool:
     return "memoryusage" not in row and all((number(row.get(name)) or 0) < 2**20 for name in ("imagesize", "diskusage"))
-
-
-# What condor_submit appends by itself, without blanks, scopes and outer parentheses, in lower case.
-DEFAULT_CLAUSES = frozenset(
-    """
-    true arch=="x86_64" opsys=="linux" disk>=requestdisk memory>=requestmemory cpus>=requestcpus gpus>=requestgpus
-    countmatches(requiregpus,availablegpus)>=requestgpus (filesystemdomain==filesystemdomain)||(hasfiletransfer)
-    hasfiletransfer
-    """.split()
-)
-
-
-def requirements(value: Any, known: AbstractSet[str] = DEFAULT_CLAUSES) -> str:
-    """The job's Requirements without the clauses that are ``known``. Where the text is not plainly a chain of
-    ``&&`` it stays whole."""
-    if value is None or isinstance(value, bool):
-        return "false" if value is False else ""
-    text = str(value).strip()
-    return _without(known, text[6:-2].strip() if text.startswith("/Expr(") and text.endswith(")/") else text)
-
-
-@functools.lru_cache(maxsize=512)  # a queue has few texts, in every row of every read
-def _without(known: AbstractSet[str], text: str) -> str:
-    outer = _outermost(text)
-    if outer is None or "||" in outer or "?" in outer:
-        return text
-    ends = [found.start() for found in re.finditer("&&", outer)]
-    starts = [0, *(end + 2 for end in ends)]
-    clauses = [text[start:end].strip() for start, end in zip(starts, [*ends, len(text)])]
-    return " && ".join(one for one in clauses if _canonical(one) not in known) if all(clauses) else text
-
-
-QUOTED = re.compile(r"""(["'])(?:(?!\1|\\).|\\.)*(\1?)""", re.DOTALL)
-INNERMOST = re.compile(r"\([^][(){}]*\)|\[[^][(){}]*\]|\{[^][(){}]*\}")
-DEEPEST = 32  # brackets within brackets: deeper is nobody's, and would take long
-
-
-def _outermost(text: str) -> Optional[str]:
-    """The text with all that is in quotes or brackets blanked, None if they do not pair."""
-    text = QUOTED.sub(lambda found: " " * len(found.group()) if found.group(2) else found.group(1), text)
-    for _ in range(DEEPEST):
-        text, found = INNERMOST.subn(lambda found: " " * len(found.group()), text)
-        if not found:
-            break
-    return None if re.search(r"""[][(){}"']""", text) else text
-
-
-def _canonical(clause: str) -> str:
-    bare = re.sub(r"\b(target|my)\.|\s+", "", clause.lower())
-    while bare.startswith("(") and bare.endswith(")") and _outermost(bare[1:-1]) is not None:
-        bare = bare[1:-1]
-    return bare

@@ -9,7 +9,7 @@ import json
 import re
 
 from elastiq.plugins.batch.htcondor_ads import Row
-from elastiq.plugins.batch.htcondor_jobs import DEFAULT_CLAUSES, requirements
+from elastiq.plugins.batch.htcondor_requirements import DEFAULT_CLAUSES, requirements
 
 BY_DEFAULT = '(TARGET.Arch == "X86_64") && (TARGET.OpSys == "LINUX")'
 # The clauses that the request, or any worker, answers.
@@ -23,6 +23,14 @@ VARYING = re.compile(
     r"|(image|disk|memory|residentset|proportionalset)(size|usage)\w*",
     re.IGNORECASE,
 )
+
+
+def conditions_of(row: Row) -> tuple[str, tuple[str, ...]]:
+    """The job's Requirements without HTCondor's default clauses, and its own ad, empty where it is as any other."""
+    conditions = requirements(row.get("requirements"))
+    if conditions or "requiregpus" in row or '"X86_64"' not in str(row.get("requirements")):
+        return conditions, own_ad(row)
+    return "", ()
 
 
 def own_ad(row: Row) -> tuple[str, ...]:

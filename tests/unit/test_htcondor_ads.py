@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from elastiq.interfaces import JobGroup, Resources, SourceError, Worker, WorkerState
 from elastiq.plugins.batch import htcondor_ads as ads
-from elastiq.plugins.batch import htcondor_jobs, htcondor_lookups, htcondor_slots
+from elastiq.plugins.batch import htcondor_jobs, htcondor_lookups, htcondor_requirements, htcondor_slots
 
 DEFAULTS = (
     '(TARGET.Arch == "X86_64") && (TARGET.OpSys == "LINUX") && (TARGET.Disk >= RequestDisk) &&'
@@ -290,18 +290,18 @@ def test_requirements_that_are_false_are_not_eligible() -> None:
 def test_default_clauses_are_taken_out_of_requirements_and_nothing_else(text: str, left: Optional[str]) -> None:
     if left is None:
         left = text
-    assert htcondor_jobs.requirements(expr(text)) == left
+    assert htcondor_requirements.requirements(expr(text)) == left
 
 
 @pytest.mark.parametrize("text", ["(" * 50_000 + "A" + ")" * 50_000, '\\"' * 50_000, "(A && " * 50_000, '"' * 50_001])
 def test_requirements_made_to_take_long_do_not(text: str) -> None:
     began = time.monotonic()
-    assert htcondor_jobs.requirements(expr(text)) == text.strip()
+    assert htcondor_requirements.requirements(expr(text)) == text.strip()
     assert time.monotonic() - began < 2
 
 
 def test_requirements_may_be_absent_or_a_plain_value() -> None:
-    assert [htcondor_jobs.requirements(value) for value in (None, True, False, 5, "TARGET.X")] == [
+    assert [htcondor_requirements.requirements(value) for value in (None, True, False, 5, "TARGET.X")] == [
         "",
         "",
         "false",
@@ -318,9 +318,9 @@ def test_a_hundred_thousand_rows_are_one_group_in_a_moment() -> None:
 
 @given(st.text(alphabet="ab&|?()[]{}\"'\\ =.<>", max_size=40))
 def test_any_requirements_give_some_text_and_the_same_each_time(text: str) -> None:
-    first = htcondor_jobs.requirements(expr(text))
+    first = htcondor_requirements.requirements(expr(text))
     assert isinstance(first, str)
-    assert htcondor_jobs.requirements(expr(text)) == first
+    assert htcondor_requirements.requirements(expr(text)) == first
 
 
 JSON_VALUES = st.recursive(

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from elastiq.interfaces import JobGroup, Resources
-from elastiq.plugins.batch import htcondor_expressions, htcondor_jobs
+from elastiq.plugins.batch import htcondor_expressions, htcondor_jobs, htcondor_own_ads
 from tests.unit.test_htcondor_ads import DEFAULT_MEMORY, expr, groups, job, one
 
 GB = 1024
@@ -337,3 +337,38 @@ def test_limits_and_accounting_groups_are_part_of_the_key_users_are_not() -> Non
 
 def test_false_requirements_stay_the_reason() -> None:
     assert "Requirements" in one(Requirements=False, ElastiqPool=5).not_eligible
+
+
+# --------------------------------------------------------------------------- Requirements
+
+# as condor_submit of 23.9 writes them, with and without a file system of its own, for one cpu and for more
+WRITTEN = [
+    '(TARGET.Arch == "X86_64") && (TARGET.OpSys == "LINUX") && (TARGET.Disk >= RequestDisk) && (TARGET.Memory >='
+    f" RequestMemory){more} && {transfer}"
+    for more in ("", " && (TARGET.Cpus >= RequestCpus)", " && (TARGET.GPUs >= RequestGPUs)")
+    for transfer in (
+        "(TARGET.HasFileTransfer)",
+        "((TARGET.FileSystemDomain == MY.FileSystemDomain) || (TARGET.HasFileTransfer))",
+    )
+]
+
+
+@pytest.mark.parametrize("text", WRITTEN)
+def test_what_condor_submit_writes_is_known_without_reading_it_and_read_it_says_the_same(text: str) -> None:
+    assert htcondor_jobs.BY_DEFAULT.fullmatch(expr(text))
+    assert htcondor_own_ads.conditions_of({"requirements": expr(text)}) == ("", ())
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        WRITTEN[0].replace("X86_64", "aarch64"),
+        WRITTEN[0].replace("Disk >= RequestDisk", "Disk >= RequestMemory"),
+        WRITTEN[0] + ' && (TARGET.Machine == "w1")',
+        '(TARGET.Machine == "w1") && ' + WRITTEN[0],
+        WRITTEN[0] + " || true",
+    ],
+)
+def test_other_requirements_are_read(text: str) -> None:
+    assert not htcondor_jobs.BY_DEFAULT.fullmatch(expr(text))
+    assert one(Requirements=expr(text)).key != one(Requirements=expr(WRITTEN[0])).key
