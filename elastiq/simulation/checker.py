@@ -12,6 +12,8 @@ from typing import Callable, Iterable, Optional
 from elastiq.interfaces import DrainMode, DrainOutcome, Intent, Owner, WorkerState
 from elastiq.settings import Settings
 from elastiq.simulation.book import ENDED, IN_SERVICE, Book
+from elastiq.simulation.canaries import Canaries
+from elastiq.simulation.hard_stops import HardStops
 from elastiq.simulation.model import Machine, SimWorker
 from elastiq.simulation.statefile import StateFile
 from elastiq.simulation.witness import Listener, Record
@@ -33,7 +35,6 @@ EXEMPTIONS = (
 SLACK_S = 5.0
 DEADLINE_S = {"jobs": 65.0, "workers": 65.0, "instances": 125.0}  # of a call, with its margin
 STALE_PERIODS = 3
-HOUR_S = 3600.0
 # A machine more than the waiting jobs need may be launched for each group (one is tried on behalf of all).
 STORM_SLACK = 1
 
@@ -67,6 +68,7 @@ class Checker(Listener):
         self.upkeep: Listener = Listener()
         self.life: Callable[[], int] = lambda: 0  # of the present daemon
         self.book = Book(world, owner.mark)
+        self.stops, self.canaries = HardStops(self.book, state, settings), Canaries(self.book, state, settings)
         self.violations: list[Violation] = []
         self._tell = tell
         self._asked_to_end: dict[str, float] = {}  # by machine: when this store's first such call was decided
@@ -79,8 +81,15 @@ class Checker(Listener):
         self.violations.append(violation)
         self._tell(f"VIOLATION {violation}")
 
+    def changed(self) -> None:
+        """The world changed."""
+        self.book.changed()
+        self.stops.changed()
+
     def store_lost(self) -> None:
         self.book.forget_store()
+        self.stops.lost()
+        self.canaries.lost()
         self._asked_to_end.clear()
         self._decided_to_end.clear()
 
@@ -137,6 +146,8 @@ class Checker(Listener):
         self._cap(record, intent, settings)
         self._reads_known(record, f"launch {intent.id}", ("jobs", "workers"), record.source)
         self._storm(record, intent, settings)
+        if hasty := self.canaries.hasty(record, intent):
+            self.fail("I6", hasty)
 
     def _cap(self, record: Record, intent: Intent, settings: Settings) -> None:
         known = self.book.known_machines()
@@ -147,7 +158,8 @@ class Checker(Listener):
         there = len(known) + foreign
         if settings.max_vms is not None and there + intent.count > settings.max_vms:
             self.fail("I1", f"launch of {intent.count} with {there} there: max_vms {settings.max_vms}")
-        self._limits(record, intent, settings, known)
+        if passed := self.stops.passed(record, intent, known):
+            self.fail("I1", passed)
         pool = settings.pool(intent.offer.pool)
         if pool is None:
             self.fail("I1", f"launch in pool {intent.offer.pool}, which is not configured")
@@ -155,20 +167,6 @@ class Checker(Listener):
             here = sum(1 for machine in known if self.book.pool_of(machine) == pool.name)
             if here + intent.count > pool.max_vms:
                 self.fail("I1", f"launch of {intent.count} with {here} there: max_vms {pool.max_vms} of {pool.name}")
-
-    def _limits(self, record: Record, intent: Intent, settings: Settings, known: Iterable[Machine]) -> None:
-        """The hard stops, by what this state file has seen of launches."""
-        most, hour_ago = settings.max_launches_per_hour, record.decided_s - HOUR_S
-        if most is not None:
-            sent = [one for one in self.book.intents.values() if one.settings.max_launches_per_hour is not None]
-            asked = sum(one.args[0].count for one in sent if one.decided_s > max(hour_ago, self.book.store_since))
-            if asked > most:
-                self.fail("I1", f"{asked} machines asked for within an hour: max_launches_per_hour {most}")
-        if settings.max_cost_per_hour is not None:
-            prices = [_price(settings, self.book.pool_of(machine), machine.flavour) for machine in known]
-            cost = sum(prices) + intent.count * _price(settings, intent.offer.pool, intent.offer.flavour)
-            if cost > settings.max_cost_per_hour + 1e-6:
-                self.fail("I1", f"{cost:g} an hour after this launch: max_cost_per_hour {settings.max_cost_per_hour:g}")
 
     def _storm(self, record: Record, intent: Intent, settings: Settings) -> None:
         """Never many more machines than what waited of late needs."""
@@ -383,12 +381,6 @@ class Checker(Listener):
             if machine.cluster != self.owner.cluster:
                 self.fail("I3", f"adoption of {name}, which belongs to another cluster")
             self.book.made(record, [machine])
-
-
-def _price(settings: Settings, pool: str, flavour: str) -> float:
-    """An hour of such a machine; 0 where its pool is configured no more."""
-    found = settings.pool(pool)
-    return (found.price(flavour) if found is not None else None) or 0.0
 
 
 def _short(args: object) -> Optional[str]:

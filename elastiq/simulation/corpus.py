@@ -7,7 +7,7 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any, Callable, Iterator, Mapping, NamedTuple
 
-from elastiq.interfaces import Pool, Resources
+from elastiq.interfaces import Pool, Resources, Terms
 from elastiq.settings import Settings
 from elastiq.simulation.executor import Latency
 from elastiq.simulation.scenario import Happening, Scenario
@@ -54,7 +54,8 @@ def from_json(text: str) -> Scenario:
 
 
 def _pool(plain: Mapping[str, Any]) -> Pool:
-    return Pool(**{**_tuples(plain), "capacity": Resources(**plain.get("capacity", {}))})
+    parts = {"capacity": Resources(**plain.get("capacity", {})), "terms": Terms(**_tuples(plain.get("terms", {})))}
+    return Pool(**{**_tuples(plain), **parts})
 
 
 def _tuples(plain: Mapping[str, Any]) -> dict[str, Any]:

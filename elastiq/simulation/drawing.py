@@ -58,7 +58,7 @@ def draw(seed: int, profile: str = "mixed") -> Scenario:
     manner = (
         PROFILES[profile] if profile != "mixed" else _weighted(dice, PROFILES, [p.share for p in PROFILES.values()])
     )
-    settings = _settings(dice, manner)
+    settings = _with_limits(Dice(seed, profile, "limits"), _settings(dice, manner))
     hours_s = HOUR_S * span(dice, *manner.hours)
     drawn = _jobs(dice, manner, settings, hours_s)
     drawn += _mishaps(dice, manner, settings, hours_s, [at_s for at_s, _kind, _args in drawn])
@@ -125,6 +125,27 @@ def _settings(dice: Dice, manner: Profile) -> Settings:
         check_vms_every_s=dice.one_of((60.0, 90.0, 120.0)),
         check_vms_in_error_every_s=dice.one_of((60.0, 180.0)),
     )
+
+
+def _with_limits(dice: Dice, s: Settings) -> Settings:
+    """Some have hard stops. Each leaves room for the dearest machine above the minimum: what needs that one would
+    else wait for ever."""
+    if not dice.happens(0.25):
+        return s
+    prices = [round(dice.between(0.05, 2.0), 2) for _ in s.pools]
+    pools = tuple(
+        replace(pool, prices={"*": price, pool.flavours[-1]: round(price * dice.one_of((1.0, 1.5, 4.0)), 2)})
+        for pool, price in zip(s.pools, prices)
+    )
+    each = max(price for pool in pools for price in pool.prices.values())
+    limits: dict[str, Any] = {}
+    if dice.happens(0.4):
+        limits["max_launches_per_hour"] = dice.whole(1, 12)
+    if dice.happens(0.5):
+        limits["max_cost_per_hour"] = round(each * span(dice, 1.0, 15.0), 2)
+    if dice.happens(0.15):
+        limits["max_cost_per_day"] = round(each * span(dice, 1.0, 12.0), 2)
+    return with_room(replace(s, pools=pools, **limits))
 
 
 def _pools(dice: Dice, max_vms: int) -> tuple[Pool, ...]:
@@ -246,6 +267,8 @@ def _mishaps(dice: Dice, manner: Profile, settings: Settings, hours_s: float, bu
             kind = dice.one_of(left)
             kinds[kind] -= 1
             args = menu[kind].args(dice, settings)
+            if "clock_steps" in kinds and kind == "reconfigured":  # the launches before are known by their wall time
+                args["change"].pop("max_launches_per_hour", None)
             if kind in of_cloud.KINDS and len(settings.sites) > 1 and dice.happens(0.6):
                 args["site"] = dice.one_of(sorted(settings.sites))
             at_s = hours_s * dice.random() ** 1.5

@@ -7,6 +7,7 @@ from typing import Any, Callable, Mapping, Optional
 
 from elastiq.settings import Settings
 from elastiq.simulation.checker import Checker
+from elastiq.simulation.hard_stops import DAY_S, HOUR_S, dearest
 from elastiq.simulation.model import Job, JobState, Machine
 from elastiq.simulation.stage import Stage
 
@@ -35,9 +36,14 @@ def serving_s(s: Settings, lease_s: float) -> float:
     time, room that others leave free is not counted for it any more, a machine of the wrong kind may first
     have to end, one that nobody matched is tried, and the new one boots."""
     wrong_kind_s = s.idle_for_time_s + s.drain_timeout_s
-    if s.max_launches_per_hour is not None:
-        wrong_kind_s += 3900.0
-    return recovery_s(s, lease_s) + s.waiting_jobs_time_s + 2 * s.unused_room_s + wrong_kind_s + 2 * boot_s(s)
+    waits_s = s.waiting_jobs_time_s + 2 * s.unused_room_s + stopped_s(s)
+    return recovery_s(s, lease_s) + waits_s + wrong_kind_s + 2 * boot_s(s)
+
+
+def stopped_s(s: Settings) -> float:
+    """How long a hard stop may last, once it is reached and nothing more is launched."""
+    a_day = DAY_S + HOUR_S if s.max_cost_per_day is not None else 0.0
+    return max(a_day, 3900.0 if s.max_launches_per_hour is not None else 0.0)
 
 
 def boot_s(s: Settings) -> float:
@@ -48,7 +54,8 @@ def rest_s(s: Settings, lease_s: float) -> float:
     """Within which an empty queue brings the cluster to its minimum: the design's bound, and the recovery
     where a fault lay just before."""
     periods_s = 2 * (s.check_vms_every_s + s.check_queue_every_s)
-    return s.idle_for_time_s + s.drain_timeout_s + periods_s + LONGEST_BACKOFF_S + recovery_s(s, lease_s) + boot_s(s)
+    ends_s = s.idle_for_time_s + s.drain_timeout_s + periods_s + LONGEST_BACKOFF_S
+    return ends_s + recovery_s(s, lease_s) + boot_s(s) + stopped_s(s)
 
 
 class Liveness:
@@ -117,6 +124,13 @@ class Liveness:
             return False
         if settings.max_vms is not None and len(there) >= settings.max_vms:
             return True
+        cost = dearest(settings) * (len(there) + 1)
+        if settings.max_cost_per_hour is not None and cost > settings.max_cost_per_hour:
+            return True
+        stops = self._checker.stops
+        if settings.max_cost_per_day is not None:
+            if stops.spent() + stops.unsure(settings) + cost > settings.max_cost_per_day:
+                return True
         for pool in settings.pools:
             here = sum(1 for machine in there if self._checker.book.pool_of(machine) == pool.name)
             room = pool.max_vms is None or here < pool.max_vms

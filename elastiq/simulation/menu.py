@@ -165,7 +165,10 @@ def _change(dice: Dice, s: Settings) -> Args:
         {"check_vms_every_s": dice.one_of((30.0, 90.0)), "check_queue_every_s": dice.one_of((15.0, 60.0))},
         {"quota_counts": dice.one_of(("owned", "all"))},
         {"waiting_jobs_time_s": dice.one_of((0.0, 60.0)), "waiting_jobs_threshold": dice.whole(0, 1)},
+        {"max_launches_per_hour": dice.whole(2, 8)},
     ]
+    if s.max_cost_per_hour is not None:
+        changes += [{"max_cost_per_hour": round(s.max_cost_per_hour * dice.one_of((0.3, 1.5)), 2)}]
     if len(siblings) > 1:
         changes += [{"remove_pool": pool.name}] * 3
     drawn: Args = {"change": dice.one_of(changes)}

@@ -6,7 +6,7 @@ import logging
 import os
 from dataclasses import replace
 from functools import partial
-from typing import Any, Mapping
+from typing import Any, Mapping, Optional, TypeVar
 
 from elastiq.interfaces import Pool
 from elastiq.settings import Settings
@@ -14,6 +14,8 @@ from elastiq.simulation.chance import chance
 from elastiq.simulation.kinds import Kind, later
 from elastiq.simulation.scenario import Happening
 from elastiq.simulation.stage import Stage
+
+T = TypeVar("T", int, float)
 
 
 def kill(stage: Stage, it: Happening) -> None:
@@ -99,7 +101,20 @@ def with_room(s: Settings) -> Settings:
     least = s.min_vms if s.max_vms is None else min(s.min_vms, s.max_vms - 1)
     floor = max(least, sum(pool.min_vms for pool in pools))
     most = [pool.max_vms if pool.max_vms is None else max(pool.max_vms, floor + 1) for pool in pools]
-    return replace(s, min_vms=least, pools=tuple(replace(pool, max_vms=each) for pool, each in zip(pools, most)))
+    pools = tuple(replace(pool, max_vms=each) for pool, each in zip(pools, most))
+    each = max((price for pool in pools for price in pool.prices.values()), default=0.0)
+    return replace(
+        s,
+        min_vms=least,
+        pools=pools,
+        max_launches_per_hour=_at_least(s.max_launches_per_hour, floor + 1),
+        max_cost_per_hour=_at_least(s.max_cost_per_hour, round(each * (floor + 1), 2)),
+        max_cost_per_day=_at_least(s.max_cost_per_day, round(each * (25 * floor + 2), 2)),
+    )
+
+
+def _at_least(limit: Optional[T], least: T) -> Optional[T]:
+    return None if limit is None else max(limit, least)
 
 
 def adopted(stage: Stage, it: Happening) -> None:

@@ -46,6 +46,14 @@ class StateFile:
         number = self._one(sql, None, what, node)
         return number is not None and int(str(number)) <= self._before
 
+    def lines_after(self, number: int) -> list[tuple[int, str, str, str]]:
+        """The history from there on: number, what, node, pool. Nothing of a torn file."""
+        sql = "SELECT number, what, node, pool FROM history WHERE number > ? ORDER BY number"
+        with contextlib.suppress(sqlite3.Error):
+            with contextlib.closing(sqlite3.connect(f"file:{self.path}?mode=ro", uri=True)) as connection:
+                return connection.execute(sql, (number,)).fetchall()
+        return []
+
     def _one(self, sql: str, torn: object, *parameters: str) -> object:
         try:
             with contextlib.closing(sqlite3.connect(f"file:{self.path}?mode=ro", uri=True)) as connection:

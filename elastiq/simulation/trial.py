@@ -94,7 +94,8 @@ class Trial:
         world.faults = WatchedFaults(world.faults, self.witness)
         self.witness.listener = checker
         checker.upkeep, checker.life = upkeep, lambda: self.witness.life
-        world.on_change = checker.book.changed
+        world.on_change = checker.changed
+        checker.stops.counts = lambda: self._daemon is not None and not stage.asleep
         world.on_act = lambda act: None
         stage.on_life, stage.on_happening, stage.on_event = self._life, self._happens, self._beat
         schedule = stage.events.at
@@ -128,6 +129,7 @@ class Trial:
     # ------------------------------------------------------------------ the daemon's lives
 
     def _life(self, daemon: Optional[Daemon]) -> None:
+        self.checker.stops.changed()
         if daemon is None:
             self._tell("the daemon is gone")
             self._daemon = None

@@ -29,6 +29,8 @@ ABANDONED_AT_MOST = 8  # see the exemptions
 HOUR_S = 3600.0
 # Counters in the status that only a bug in elastiq moves.
 BUGS = ("handler_faults", "illegal_transitions", "plugin_faults")
+# Counters of what the history tells of machines that boot.
+MOVES = ("pending", "booting", "idle", "busy", "failed", "terminating", "gone")
 # In a row without a success, on one offer, within an hour: with back-off from 5 s, doubled up to 600 s.
 FAILED_LAUNCHES_PER_H = 20
 
@@ -55,6 +57,7 @@ class Upkeep(Listener):
         self._per_h: Counter[str] = Counter()
         self._failing: dict[str, list[float]] = {}
         self._bugs: Counter[str] = Counter()
+        self._moves = 0
         self._reported: set[str] = set()
 
     def born(self) -> None:
@@ -64,6 +67,7 @@ class Upkeep(Listener):
         self._confirmed.clear()
         self._failing.clear()
         self._bugs.clear()
+        self._checker.canaries.born()
 
     def wakes(self) -> None:
         """Until now nothing could go on."""
@@ -143,6 +147,10 @@ class Upkeep(Listener):
                 self._bugs[bug] = counters[bug]
                 status = self._status() or {}
                 self._checker.fail("bug", f"{bug}: {dict(status.get('faults', {}))}")
+        moves = sum(counters.get(f"moves_{state}", 0) for state in MOVES)
+        if moves != self._moves:
+            self._moves = moves
+            self._checker.canaries.moved()
         if self._due <= self._checker.world.clock.monotonic():
             self._registered()
 

@@ -63,6 +63,34 @@ MUTANTS: tuple[Mutant, ...] = (
         (Change(broker.Budget, "take", "price if one.priced else 1.0", "0.0 if one.priced else 1.0"),),
         both(setting(max_cost_per_hour=2.0, max_vms=20, pools_prices={"*": 0.9}), jobs(count=30)),
     ),
+    Mutant(
+        "forgets the launches from before the limit was set",
+        "I1",
+        (Change(limits.Ledger, "__init__", 'if what == "launch" and', "if False and"),),
+        both(
+            setting(max_launches_per_hour=None, max_vms=20),
+            often("reconfigured", times=3, change={"max_launches_per_hour": 3}),
+            jobs(count=20),
+        ),
+    ),
+    Mutant(
+        "charges nothing for the time that machines run",
+        "I1",
+        (Change(limits.Ledger, "_advance", "* passed_s / HOUR_S", "* 0.0"),),
+        both(setting(max_cost_per_day=3.0, max_vms=20, pools_prices={"*": 0.5}), jobs(count=30, length_s=4000.0)),
+    ),
+    Mutant(
+        "tries a pool whose machines never join with many at once",
+        "I6",
+        (Change(health.Health, "breaker", "if failed < BOOTS_BEFORE_BREAK:", "if True:"),),
+        both(throughout("never_joins"), jobs()),
+    ),
+    Mutant(
+        "never pauses longer between the canaries of a pool",
+        "I6",
+        (Change(health.Health, "boot_failed", "2 ** min(failed - BOOTS_BEFORE_BREAK, 10)", "1"),),
+        both(throughout("never_joins"), jobs()),
+    ),
     # ------------------------------------------------------------------ launches
     Mutant(
         "skips the journal",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Callable, Iterator
 
@@ -101,6 +102,26 @@ def return_what_an_admin_drained(trial: Trial) -> None:
 def test_a_forbidden_act_is_seen(busy: Trial, act: Callable[[Trial], object], invariant: str, said: str) -> None:
     act(busy)
     assert any(one.invariant == invariant and said in one.what for one in busy.checker.violations)
+
+
+@pytest.mark.parametrize(
+    ("limit", "said"),
+    [
+        ({"max_launches_per_hour": 3}, "4 machines asked for within an hour: max_launches_per_hour 3"),
+        ({"max_cost_per_hour": 1.2}, "2 an hour after this launch: max_cost_per_hour 1.2"),
+        ({"max_cost_per_day": 1.5}, "2.00 in the next hour with this launch: max_cost_per_day 1.5"),
+    ],
+)
+def test_a_launch_beyond_a_hard_stop_is_seen(tmp_path: Path, limit: dict[str, float], said: str) -> None:
+    capped = scenario(JOBS, **limit)
+    pools = tuple(replace(pool, prices={"*": 0.5}) for pool in capped.settings.pools)
+    trial = Trial(replace(capped, settings=replace(capped.settings, pools=pools)), str(tmp_path), stop_at_first=False)
+    trial.stage.begin()
+    trial.stage.run(600.0)
+    assert (len(ours(trial)), trial.checker.violations) == (2, [])
+    cloud(trial).launch(intent(2))
+    trial.stage.close()
+    assert any(one.invariant == "I1" and said in one.what for one in trial.checker.violations), trial.checker.violations
 
 
 def test_a_quiet_life_breaks_nothing_and_counts_what_it_did() -> None:

@@ -43,12 +43,6 @@ def test_a_scenario_that_once_failed_stays_mended(entry: corpus.Entry) -> None:
         pytest.fail(f"{entry.why}\n{tell(entry.scenario)}")
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_a_scenario_written_down_is_the_same_when_it_is_read(seed: int) -> None:
-    scenario = generate(seed)
-    assert corpus.from_json(corpus.to_json(scenario)) == scenario
-
-
 def test_a_scenario_replays_from_its_seed_alone() -> None:
     first, second = run(generate(7)), run(generate(7))
     assert (first.hours, first.node_hours, first.calls) == (second.hours, second.node_hours, second.calls)
