@@ -1,7 +1,7 @@
 """The timed event queue: one thread decides, everything else posts to it.
 
 A heap of timers, and an inbox on which the loop waits, so that a result from another thread wakes it.
-In the simulation the same queue runs on a virtual clock.
+In the simulation the same queue runs on a virtual clock (`elastiq.simulation.clock.VirtualQueue`).
 """
 
 from __future__ import annotations
@@ -52,16 +52,12 @@ class Timer:
 class EventQueue:
     """Runs actions at their time, one after another, on the thread that called `run`.
 
-    ``wait(seconds)`` is given in virtual time only: it moves the virtual clock. Without it the queue
-    waits on its inbox, at most ``longest_pause_s`` at a time.
+    Meanwhile it waits on its inbox, at most ``longest_pause_s`` at a time.
     """
 
-    def __init__(
-        self, clock: Clock, wait: Optional[Callable[[float], None]] = None, longest_pause_s: float = 5.0
-    ) -> None:
+    def __init__(self, clock: Clock, longest_pause_s: float = 5.0) -> None:
         self.clock = clock
         self.longest_pause_s = longest_pause_s
-        self._virtual_wait = wait
         self._inbox: queue.SimpleQueue[Action] = queue.SimpleQueue()
         self._timers: list[tuple[float, int, Timer]] = []
         self._order = itertools.count()  # actions of one time run in the order in which they were asked for
@@ -87,7 +83,7 @@ class EventQueue:
         self._inbox.put(lambda: None)  # wakes it
 
     def run(self) -> None:
-        """Run actions until `stop`, which may have come before; in virtual time also until none is left."""
+        """Run actions until `stop`, which may have come before."""
         timers = self._timers
         while True:
             while not self._inbox.empty():  # what was posted is due now, in its order
@@ -103,15 +99,11 @@ class EventQueue:
                 action, timer.action = timer.action, None
                 if action is not None:
                     action()
-            elif self._virtual_wait is None:
-                self._receive(min(pause_s, self.longest_pause_s))
-            elif timers:
-                self._virtual_wait(pause_s)
             else:
-                return
+                self._wait(pause_s)
 
-    def _receive(self, wait_s: float) -> None:
-        """Wait for the inbox.
+    def _wait(self, pause_s: float) -> None:
+        """Wait for the inbox, or for the next timer.
 
         First without waiting: up to Python 3.10 a wait on a queue that was just emptied can be for ever, since what
         is left of a time-out that passed is negative there; a try that found nothing makes the wait safe.
@@ -120,4 +112,4 @@ class EventQueue:
             self.after(0.0, self._inbox.get_nowait())
             return
         with contextlib.suppress(queue.Empty):
-            self.after(0.0, self._inbox.get(timeout=wait_s))
+            self.after(0.0, self._inbox.get(timeout=min(pause_s, self.longest_pause_s)))

@@ -8,7 +8,6 @@ stale ad inherits nothing.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from operator import attrgetter
 from typing import Callable, Iterable, Mapping, Optional
 
@@ -96,17 +95,9 @@ def _update(registry: Registry, node: Node, instance: Instance, wall: float) -> 
 # --------------------------------------------------------------------------- the batch system's side
 
 
-@dataclass(frozen=True)
-class Matches:
-    """Which workers are which nodes, and which are none of ours."""
-
-    by_node: dict[str, Worker]
-    strangers: tuple[Worker, ...]
-
-
-def match(registry: Registry, workers: Iterable[Worker]) -> Matches:
-    """Join workers to live nodes. Where two claim one node, the one that runs something wins: it is
-    never wrong to think a machine busy."""
+def match(registry: Registry, workers: Iterable[Worker]) -> tuple[dict[str, Worker], list[Worker]]:
+    """Join workers to live nodes: the worker of each node, by its id, and those of none. Where two claim one node,
+    the one that runs something wins: it is never wrong to think a machine busy."""
     by_name: dict[str, list[Node]] = {}
     # A recycled address is that of the machine which was launched last, not of one that is being ended.
     latest_first = sorted(registry, key=attrgetter("number"), reverse=True)
@@ -121,7 +112,7 @@ def match(registry: Registry, workers: Iterable[Worker]) -> Matches:
             strangers.append(worker)
         elif found.id not in by_node or _activity(worker) > _activity(by_node[found.id]):
             by_node[found.id] = worker
-    return Matches(by_node, tuple(strangers))
+    return by_node, strangers
 
 
 def _node_of(worker: Worker, by_name: Mapping[str, list[Node]]) -> Optional[Node]:
@@ -153,10 +144,10 @@ def take_workers(
     it runs the clocks. ``explain()`` says for addresses and names why a worker there may be no node of
     ours. What is positively seen is believed even in an unsettled view; what is missing is not.
     """
-    matches = match(registry, seen.workers)
+    by_node, unmatched = match(registry, seen.workers)
     observed_s = observed_s if settled else 0.0
     for node in list(registry):
-        worker = matches.by_node.get(node.id)
+        worker = by_node.get(node.id)
         if worker is not None:
             _seen(registry, node, worker, observed_s, wall, mark)
         else:
@@ -165,11 +156,11 @@ def take_workers(
         if minute != node.clocks_stored:
             node.clocks_stored = minute
             registry.touched[node.id] = node
-    ours = {worker.name for worker in matches.by_node.values()}
+    ours = {worker.name for worker in by_node.values()}
     registry.ended -= ours
     if settled:
         registry.ended &= {worker.name for worker in seen.workers}
-    strangers = [worker for worker in matches.strangers if worker.name not in registry.ended]
+    strangers = [worker for worker in unmatched if worker.name not in registry.ended]
     if strangers or registry.strangers:
         from elastiq.strangers import take_strangers
 

@@ -20,6 +20,16 @@ log = logging.getLogger("elastiq.service")
 
 def reload(service: Service) -> Answer:
     """Read the configuration again. Raises `Refused`; the old settings then stay. Not on the decision thread."""
+    try:
+        return _reload(service)
+    except Refused:
+        raise
+    except Exception:  # only to have it in the log: it goes on to whoever asked
+        log.exception("internal fault in a reload")
+        raise
+
+
+def _reload(service: Service) -> Answer:
     daemon, events = service.daemon, service.events
     if daemon is None or daemon.stopping:
         raise Refused("impossible", "elastiq is still starting, or it ends")

@@ -17,7 +17,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Optional, Sequence
 
 from elastiq import __version__, command, config, identity, logs
-from elastiq.control import Answer, ControlServer, Refused
+from elastiq.control import Answer, ControlServer
 from elastiq.core import Core
 from elastiq.daemon import Daemon
 from elastiq.events import EventQueue, RealClock
@@ -31,9 +31,6 @@ from elastiq.threads import ThreadExecutor
 log = logging.getLogger("elastiq.service")
 
 EXIT_FAULT = 70  # EX_SOFTWARE: the loop ended by a fault of ours, its traceback is in the log
-EXIT_CANNOT_CREATE = 73  # EX_CANTCREAT: a directory, the socket or the store cannot be made or used
-EXIT_RUNS_ALREADY = 75  # EX_TEMPFAIL: another elastiq has this state or run directory
-EXIT_CONFIG = 78  # EX_CONFIG: the configuration is wrong; starting again would not help
 IN_FLIGHT_S = 8.0  # for calls in flight, after the loop has ended
 LEAVE_S = 9.5  # after the first signal, whatever hangs
 ENDED = 0  # no signal has this number: the decision loop has ended
@@ -45,16 +42,8 @@ be used   75 another elastiq runs there   78 error in the configuration (one lin
 """
 
 
-# What a person can mend. A SourceError is here of a plugin that cannot be made from its section.
+# What a person can mend (see `elastiq.exits`). A SourceError is here of a plugin that cannot be made from its section.
 EXPECTED = (config.ConfigError, SourceError, LockedError, StoreError, identity.IdentityError, OSError)
-
-
-def _explained(error: Exception) -> tuple[int, list[str]]:
-    """The exit code for one of EXPECTED, and lines for a person."""
-    if isinstance(error, (config.ConfigError, SourceError)):
-        return EXIT_CONFIG, str(error).splitlines()
-    text = f"{error.filename or 'system'}: {error.strerror}, cannot start" if isinstance(error, OSError) else str(error)
-    return EXIT_RUNS_ALREADY if isinstance(error, LockedError) else EXIT_CANNOT_CREATE, [text]
 
 
 def main(argv: Optional[Sequence[str]] = None) -> int:
@@ -67,7 +56,9 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
         paths = Paths.of(args.config, args.logdir, args.statedir, args.rundir)
         service = Service(paths, config.load(paths.config), args.logdir is not None, args.background)
     except EXPECTED as error:
-        code, lines = _explained(error)
+        from elastiq.exits import explained
+
+        code, lines = explained(error)
         print(*(f"elastiq: {line}" for line in lines), sep="\n", file=sys.stderr)
         return code
     except KeyboardInterrupt:
@@ -106,7 +97,7 @@ class Service:
         which = f"cluster {loaded.settings.cluster_name} of this user of this machine, with other directories"
         self._claim = claim(f"elastiq-{self.owner.mark}", which)
         self.events = EventQueue(RealClock(), longest_pause_s=loaded.settings.sleep_s)
-        self._reloads = ThreadPoolExecutor(1, "elastiq reload")  # one at a time, and never on the loop
+        self.reloads = ThreadPoolExecutor(1, "elastiq reload")  # one at a time, and never on the loop
         self.daemon: Optional[Daemon] = None
         self._code = 0  # why the decision loop ended
         self.begin_log(loaded, f"elastiq {__version__} starts")
@@ -146,7 +137,9 @@ class Service:
             control.close()
             daemon.close(IN_FLIGHT_S)
         except EXPECTED as error:
-            self._code, lines = _explained(error)
+            from elastiq.exits import explained
+
+            self._code, lines = explained(error)
             log.critical("%s", "; ".join(lines))
         except Exception:  # whatever it is, the exit code has to say so
             self._code = EXIT_FAULT
@@ -177,7 +170,7 @@ class Service:
                 log.error("the decision loop did not end within %g s: leaving without it", LEAVE_S)
                 return EXIT_FAULT
             if number == signal.SIGHUP:
-                self._reloads.submit(self._reload)  # what is wrong is in the log and in the status
+                self.reloads.submit(self.reload)  # what is wrong is in the log and in the status
             elif leaving:
                 log.warning("second signal: leaving at once")
                 return 128 + number
@@ -193,32 +186,16 @@ class Service:
 
     # ------------------------------------------------------------------ reload and commands: any thread
 
-    def _reload(self) -> Answer:
+    def reload(self) -> Answer:
         """Read the configuration again. Raises `Refused`; the old settings then stay."""
-        try:
-            from elastiq.reload import reload
+        from elastiq.reload import reload
 
-            return reload(self)
-        except Refused:
-            raise
-        except Exception:  # only to have it in the log: it goes on to whoever asked
-            log.exception("internal fault in a reload")
-            raise
+        return reload(self)
 
     def _command(self, verb: str, args: Answer) -> Future[Answer]:
-        if verb == "reload":
-            return self._reloads.submit(self._reload)
-        daemon, future = self.daemon, Future[Answer]()
-        assert daemon is not None  # before there is a socket
+        from elastiq.commanding import start
 
-        def run() -> None:
-            try:
-                future.set_result(daemon.command(verb, args))
-            except Exception as error:  # noqa: BLE001 - it is raised where the client is answered
-                future.set_exception(error)
-
-        self.events.post(run)
-        return future
+        return start(self, verb, args)
 
     def begin_log(self, loaded: config.Loaded, what: str) -> None:
         self._sinks = logs.setup(loaded.settings.log_level, loaded.settings.log_format, self._logdir, self._stream)

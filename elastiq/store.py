@@ -49,15 +49,10 @@ class Store:
         self.path, self.notice = path, ""
         try:
             self._db = self._open()
-        except OSError as exc:
-            raise StoreError(f"{path}: {exc.strerror}: the state directory must be there and writable") from exc
-        except sqlite3.OperationalError as exc:
-            raise StoreError(f"{path}: {exc}: check the state directory's rights and its free space") from exc
-        except sqlite3.DatabaseError as exc:
+        except (OSError, sqlite3.DatabaseError) as exc:
             from elastiq.torn import open_anew
 
-            self._db = open_anew(path, exc, self._open)
-            self.notice = f"{path} was corrupt ({exc}): kept as {path}.corrupt; starting from the cloud's tags"
+            self._db, self.notice = open_anew(path, exc, self._open)
 
     def close(self) -> None:
         self._db.close()

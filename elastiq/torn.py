@@ -1,4 +1,4 @@
-"""A state file that is corrupt: kept aside, since what is ours is found again by the cloud's tags.
+"""A state file that cannot be opened. One that is corrupt is kept aside: what is ours is found by the cloud's tags.
 
 Imported when it is needed.
 """
@@ -13,13 +13,19 @@ from typing import Callable
 from elastiq.errors import StoreError
 
 
-def open_anew(path: str, why: Exception, start: Callable[[], sqlite3.Connection]) -> sqlite3.Connection:
-    """Move the file out of the way, to PATH.corrupt, and start a new one."""
+def open_anew(path: str, why: Exception, start: Callable[[], sqlite3.Connection]) -> tuple[sqlite3.Connection, str]:
+    """Move a corrupt file out of the way, to PATH.corrupt, and start a new one. Returns it, and what a person should
+    know. Raises `StoreError`, for other reasons than a corrupt file too."""
+    if isinstance(why, OSError):
+        raise StoreError(f"{path}: {why.strerror}: the state directory must be there and writable") from why
+    if isinstance(why, sqlite3.OperationalError):
+        raise StoreError(f"{path}: {why}: check the state directory's rights and its free space") from why
     try:
         os.replace(path, f"{path}.corrupt")
         for suffix in ("-wal", "-shm"):
             with contextlib.suppress(FileNotFoundError):
                 os.remove(path + suffix)
-        return start()
+        notice = f"{path} was corrupt ({why}): kept as {path}.corrupt; starting from the cloud's tags"
+        return start(), notice
     except (OSError, sqlite3.Error) as exc:
         raise StoreError(f"{path} is corrupt ({why}) and cannot be replaced: {exc}") from exc

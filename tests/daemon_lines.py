@@ -32,9 +32,11 @@ ON_DEMAND = {
     "elastiq.plugins.batch.htcondor_portraits": "HTCondor's bindings",
     "elastiq.plugins.batch.htcondor_refusals": "a drain that is refused or undone",
     "elastiq.pool_service": "elastiqctl drain-pool",
+    "elastiq.commanding": "a command of elastiqctl, as adopt or reload",
     "elastiq.complaints": "an unknown key or section, or no cluster_name",
     "elastiq.discrepancies": "an instance that nobody knew, or that the cloud does not list",
     "elastiq.doubtful_ends": "a worker that is lost, or an end that takes no effect",
+    "elastiq.exits": "a daemon that cannot start",
     "elastiq.failed_drains": "a drain that failed, or is undone",
     "elastiq.failed_launches": "a launch that was refused, or whose outcome is not known",
     "elastiq.further_pools": "a section [ec2:NAME]",
@@ -67,7 +69,7 @@ ON_DEMAND = {
     "elastiq.telling": "a client that asks for the status",
     "elastiq.timetable": "a section [schedule:NAME]",
     "elastiq.strangers": "a worker that is no machine of ours",
-    "elastiq.torn": "a state file that is corrupt",
+    "elastiq.torn": "a state file that is corrupt, or cannot be opened",
     "elastiq.userdata": "user data",
 }
 ENTRIES = ("elastiq.service", "elastiq.plugins.batch.htcondor", "elastiq.plugins.cloud.ec2")

@@ -1,9 +1,11 @@
-"""Clocks that move when the event queue waits."""
+"""Clocks that move when the event queue waits, and that queue."""
 
 from __future__ import annotations
 
 import time
-from typing import Callable, Optional
+from typing import Callable, Optional, Protocol
+
+from elastiq.events import Clock, EventQueue
 
 # Any start would do; one that is neither 0 nor a wall time shows code that mixes the two up.
 START_MONOTONIC_S = 1000.0
@@ -41,6 +43,27 @@ class VirtualClock:
     @property
     def elapsed_s(self) -> float:
         return self._now_s - START_MONOTONIC_S
+
+
+class MovedClock(Clock, Protocol):
+    """A clock that only moves when it is told to."""
+
+    def wait(self, seconds: float) -> None:
+        """Let so many seconds pass."""
+
+
+class VirtualQueue(EventQueue):
+    """An event queue whose waiting moves the clock. It runs until it is stopped, or nothing is left to be done."""
+
+    def __init__(self, clock: MovedClock) -> None:
+        super().__init__(clock)
+        self._move = clock.wait
+
+    def _wait(self, pause_s: float) -> None:
+        if self._timers:
+            self._move(pause_s)
+        else:
+            self._stopped = True
 
 
 class PacedClock(VirtualClock):

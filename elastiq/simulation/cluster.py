@@ -12,7 +12,7 @@ from elastiq.events import Action, EventQueue, Timer
 from elastiq.interfaces import Owner, Resources
 from elastiq.settings import Settings
 from elastiq.simulation.batch import SimulatedBatch
-from elastiq.simulation.clock import VirtualClock
+from elastiq.simulation.clock import VirtualClock, VirtualQueue
 from elastiq.simulation.cloud import SimulatedCloud
 from elastiq.simulation.executor import Latency, VirtualExecutor
 from elastiq.simulation.faults import Faults
@@ -27,7 +27,7 @@ class Lifetime(EventQueue):
     """One daemon's view of the queue that it shares with the world: its events end when it is killed."""
 
     def __init__(self, shared: EventQueue) -> None:
-        super().__init__(shared.clock, lambda seconds: None, shared.longest_pause_s)
+        super().__init__(shared.clock, shared.longest_pause_s)
         self._shared = shared
         self.alive = True
 
@@ -65,7 +65,7 @@ class Cluster:
     ) -> None:
         self.settings = settings
         self.clock = clock or VirtualClock()
-        self.events = EventQueue(self.clock, self.clock.wait)
+        self.events = VirtualQueue(self.clock)
         self.world = World(self.events, self.clock, rng, flavours, image or Image(), faults=faults or Faults())
         self.owner = Owner(settings.cluster_name, HEAD, frozenset({"10.9.9.9"}), "i-head")
         self.daemon: Optional[Daemon] = None

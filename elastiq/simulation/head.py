@@ -38,7 +38,7 @@ class HeadEvents(EventQueue):
     or after the daemon was killed."""
 
     def __init__(self, shared: EventQueue, clock: HeadClock) -> None:
-        super().__init__(clock, lambda seconds: None, shared.longest_pause_s)
+        super().__init__(clock, shared.longest_pause_s)
         self.shared, self.clocks = shared, clock
         self.alive, self.asleep = True, False
         self.after_event: Callable[[], object] = lambda: None

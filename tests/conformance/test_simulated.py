@@ -8,7 +8,6 @@ from typing import Optional
 
 import pytest
 
-from elastiq.events import EventQueue
 from elastiq.interfaces import (
     DrainAnswer,
     DrainOutcome,
@@ -20,7 +19,7 @@ from elastiq.interfaces import (
     TransientError,
 )
 from elastiq.simulation.batch import SimulatedBatch
-from elastiq.simulation.clock import VirtualClock
+from elastiq.simulation.clock import VirtualClock, VirtualQueue
 from elastiq.simulation.cloud import SimulatedCloud
 from elastiq.simulation.faults import Faults, PlannedFaults
 from elastiq.simulation.model import Machine
@@ -34,7 +33,7 @@ OWNER = Owner("test", "0123456789abcdef0123", addresses=frozenset({"10.9.9.9"}),
 
 def make_world(faults: Faults) -> World:
     clock = VirtualClock()
-    events = EventQueue(clock, clock.wait)
+    events = VirtualQueue(clock)
     flavours = {"small": Resources(cpus=4, memory_mb=8192), "large": Resources(cpus=16, memory_mb=65536)}
     return World(events, clock, random.Random(1), flavours, faults=faults)
 

@@ -25,8 +25,8 @@ import pytest
 from elastiq import client
 from elastiq.cli.running import holder, send_signal
 from elastiq.control import ControlServer, Refused
+from elastiq.exits import explained
 from elastiq.paths import LOCK, Paths
-from elastiq.service import _explained
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 COMMANDS = ("condor_q", "condor_status", "condor_config_val", "condor_version", "condor_drain")
@@ -738,8 +738,8 @@ def test_an_empty_path_is_not_taken_for_the_usual_one(option: str) -> None:
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EMFILE])
 def test_an_error_that_no_file_is_known_for_is_told_without_one(number: int) -> None:
-    assert _explained(OSError(number, os.strerror(number)))[1] == [f"system: {os.strerror(number)}, cannot start"]
-    assert _explained(OSError(number, "x", "/f"))[1] == ["/f: x, cannot start"]
+    assert explained(OSError(number, os.strerror(number)))[1] == [f"system: {os.strerror(number)}, cannot start"]
+    assert explained(OSError(number, "x", "/f"))[1] == ["/f: x, cannot start"]
 
 
 def test_the_demo_needs_no_configuration(tmp_path: Path) -> None:

@@ -7,10 +7,9 @@ from typing import Any, Callable
 
 import pytest
 
-from elastiq.events import EventQueue
 from elastiq.executor import DeadlineError, Outcome, UnsentError
 from elastiq.interfaces import SourceError
-from elastiq.simulation.clock import VirtualClock
+from elastiq.simulation.clock import VirtualClock, VirtualQueue
 from elastiq.simulation.executor import Latency, VirtualExecutor
 from elastiq.threads import ACTS_AT_ONCE, QUEUED_AT_MOST_S
 
@@ -24,7 +23,7 @@ class Bench:
 
     def __init__(self, seed: int = 1, latency: Latency = SLOW) -> None:
         self.clock = VirtualClock()
-        self.events = EventQueue(self.clock, self.clock.wait)
+        self.events = VirtualQueue(self.clock)
         self.extra_s: list[float] = []
         self.executor = VirtualExecutor(
             self.events,
@@ -182,7 +181,7 @@ def test_one_seed_gives_one_course_and_another_seed_another() -> None:
 
 def test_ctrl_c_in_a_call_is_not_taken_for_its_result() -> None:
     clock = VirtualClock()
-    events = EventQueue(clock, clock.wait)
+    events = VirtualQueue(clock)
     executor = VirtualExecutor(events, random.Random(1))
 
     def interrupted() -> None:

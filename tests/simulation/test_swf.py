@@ -10,10 +10,9 @@ from typing import Any
 
 import pytest
 
-from elastiq.events import EventQueue
 from elastiq.interfaces import Resources
 from elastiq.simulation import replay
-from elastiq.simulation.clock import VirtualClock
+from elastiq.simulation.clock import VirtualClock, VirtualQueue
 from elastiq.simulation.model import JobState
 from elastiq.simulation.swf import Trace, TraceError
 from elastiq.simulation.workload import Arrival, feed
@@ -144,7 +143,7 @@ def test_an_empty_trace_has_no_jobs(tmp_path: Path) -> None:
 
 def test_arrivals_are_fed_into_a_world_at_their_time() -> None:
     clock = VirtualClock()
-    events = EventQueue(clock, clock.wait)
+    events = VirtualQueue(clock)
     world = World(events, clock, random.Random(1), {})
 
     def stream() -> Any:

@@ -6,9 +6,8 @@ import random
 
 import pytest
 
-from elastiq.events import EventQueue
 from elastiq.interfaces import InstanceState, Resources
-from elastiq.simulation.clock import VirtualClock
+from elastiq.simulation.clock import VirtualClock, VirtualQueue
 from elastiq.simulation.model import JobState, Machine
 from elastiq.simulation.world import Image, World
 
@@ -21,7 +20,7 @@ class Bench:
 
     def __init__(self) -> None:
         self.clock = VirtualClock()
-        self.events = EventQueue(self.clock, self.clock.wait)
+        self.events = VirtualQueue(self.clock)
         image = Image(boot_s=(60.0, 60.0), join_s=(30.0, 30.0), shutdown_s=(20.0, 20.0))
         self.world = World(self.events, self.clock, random.Random(1), {"medium": FOUR_CPUS}, image)
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import Any, Callable, Mapping, Optional, Sequence
 
 from elastiq.core import Core
-from elastiq.events import EventQueue
 from elastiq.executor import DeadlineError, Outcome
 from elastiq.interfaces import (
     BatchSystem,
@@ -30,7 +29,7 @@ from elastiq.interfaces import (
     Workers,
 )
 from elastiq.settings import Settings
-from elastiq.simulation.clock import VirtualClock
+from elastiq.simulation.clock import VirtualClock, VirtualQueue
 from elastiq.store import Store
 from tests.unit.values import some_settings
 
@@ -248,7 +247,7 @@ class Surroundings:
 
     def __init__(self, store_path: str = ":memory:", find: bool = True, **changed: Any) -> None:
         self.clock = VirtualClock()
-        self.events = EventQueue(self.clock, self.clock.wait)
+        self.events = VirtualQueue(self.clock)
         self.executor = HandExecutor(self.clock.monotonic)
         self.batch, self.cloud = FakeBatch(), FakeCloud(find)
         self.settings: Settings = some_settings(**changed)

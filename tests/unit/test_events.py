@@ -4,6 +4,7 @@ import threading
 import time
 
 from elastiq.events import EventQueue, RealClock
+from elastiq.simulation.clock import VirtualQueue
 
 
 class FakeClock:
@@ -22,7 +23,7 @@ class FakeClock:
 
 def test_actions_run_in_the_order_of_their_times_on_the_virtual_clock() -> None:
     clock = FakeClock()
-    events = EventQueue(clock, clock.wait)
+    events = VirtualQueue(clock)
     seen: list[tuple[str, float]] = []
     events.after(5, lambda: seen.append(("b", clock.now)))
     events.after(2, lambda: seen.append(("a", clock.now)))
@@ -32,7 +33,7 @@ def test_actions_run_in_the_order_of_their_times_on_the_virtual_clock() -> None:
 
 def test_a_cancelled_timer_does_not_run_and_cancelling_twice_is_harmless() -> None:
     clock = FakeClock()
-    events = EventQueue(clock, clock.wait)
+    events = VirtualQueue(clock)
     seen: list[str] = []
     timer = events.after(1, lambda: seen.append("never"))
     timer.cancel()
@@ -69,7 +70,7 @@ def test_an_idle_queue_keeps_running_until_it_is_stopped() -> None:
 
 def test_an_action_may_schedule_itself_again() -> None:
     clock = FakeClock()
-    events = EventQueue(clock, clock.wait)
+    events = VirtualQueue(clock)
     times: list[float] = []
 
     def tick() -> None:
@@ -93,7 +94,7 @@ def test_a_stop_that_comes_before_the_run_is_not_lost() -> None:
 
 def test_an_inbox_that_was_just_emptied_never_stops_the_loop() -> None:
     clock = FakeClock()
-    events = EventQueue(clock, clock.wait)
+    events = VirtualQueue(clock)
     seen: list[int] = []
     for number in range(50_000):  # Python 3.9's SimpleQueue alone hung within 10,000
         events.post(lambda number=number: seen.append(number))  # type: ignore[misc]

@@ -36,7 +36,7 @@ def list_site(registry: Registry, *owned: Instance, began: float = NOW, site: st
 
 
 def matched(registry: Registry, *workers: Worker) -> dict[str, str]:
-    return {node: worker.name for node, worker in match(registry, workers).by_node.items()}
+    return {node: worker.name for node, worker in match(registry, workers)[0].items()}
 
 
 def test_an_instance_id_outweighs_every_address() -> None:
@@ -48,8 +48,7 @@ def test_an_instance_id_outweighs_every_address() -> None:
 def test_an_instance_id_that_is_not_ours_is_no_node_whatever_its_address() -> None:
     registry = a_registry(a_node(number=1))
     worker = a_worker("w1", instance_id="i-of-another")
-    result = match(registry, [worker])
-    assert (result.by_node, result.strangers) == ({}, (worker,))
+    assert match(registry, [worker]) == ({}, [worker])
 
 
 @pytest.mark.parametrize("shared", ["10.0.0.1", "192.168.7.7", "fd00::7"])
