@@ -20,6 +20,7 @@ from elastiq.plugins.batch.htcondor_own_ads import VARYING
 SERVER = Path(__file__).with_name("htcondor_server.py")
 SYSTEM_PYTHON = "/usr/bin/python3"  # distributions' packages have the bindings for this one
 MAX_OUTPUT = 64_000_000  # bytes
+ALARM_S = 2.0  # after the deadline a helper ends itself, if there is nobody to kill it
 KINDS = {"-any": "Any", "-schedd": "Schedd"}
 GET_THEM = "install python3-htcondor (EL: python3-condor), or `pip install htcondor` where elastiq is"
 
@@ -64,8 +65,7 @@ class Bindings:
         return str(json.loads(self._ask("the bindings", {"do": "version"}))["version"])
 
     def _ask(self, what: str, request: Mapping[str, Any]) -> str:
-        # the helper's own clock is for the case that nobody is left to kill it
-        line = json.dumps({**request, "timeout_s": self._timeout_s + 5}).encode()
+        line = json.dumps({**request, "timeout_s": self._timeout_s + ALARM_S}).encode()
         absent = []
         for helper in self._helpers:
             try:
@@ -76,6 +76,7 @@ class Bindings:
                 raise SourceError(f"{what} failed by the bindings: {error}") from None
             problem = json.loads(said) if said.startswith(('{"absent":', '{"error":')) else {}
             if "error" in problem:
+                helper.close()  # what the library remembers of its peers may be what is wrong
                 raise SourceError(f"{what} failed by the bindings: {' '.join(problem['error'].split())}")
             if "absent" not in problem:
                 self._helpers = [helper]

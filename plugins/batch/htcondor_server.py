@@ -20,19 +20,20 @@ import os
 import re
 import signal
 import sys
-from typing import Any, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Iterable, Iterator, Mapping, Sequence, TypeVar
 
 PAIRS = (("htcondor2", "classad2"), ("htcondor", "classad"))
 REASON_AT_MOST = 300  # characters
 VALUE_AT_MOST = 60
-# What stands in quotes (of neither kind does anything in it count), a name with or without a scope, and what
-# joins parts. ``=?=`` comes first, since it is no ``?``.
+# What stands in quotes (nothing in it counts), a name with or without a scope (not of a function, nor one that an ad
+# within an ad gives a value), and what joins parts. ``=?=`` comes first, since it is no ``?``.
 STRING = r'"(?:[^"\\]|\\.)*"'
-NAMES = re.compile(STRING + r"|(?<![\w.])(?:(my|target|other)\.)?([a-z_]\w*)(?!\w|\s*\()", re.IGNORECASE)
+NAMES = re.compile(STRING + r"|(?<![\w.])(?:(my|target|other)\.)?([a-z_]\w*)(?!\w|\s*\(|\s*=[^=?!])", re.IGNORECASE)
 JOINTS = re.compile(STRING + r"|=\?=|[][(){}]|&&|\|\||\?")
 WORDS = frozenset("true false undefined error is isnt".split())
 # Of a job all that is asked for is known, and more of it only where its own Requirements refer to it.
 KNOWN_OF_JOBS = frozenset("requestcpus requestmemory requestdisk requestgpus jobuniverse".split())
+OF_GPUS = ("requiregpus",)  # what it names is of a GPU, not of the slot
 DEPTH = 5  # attributes that refer to attributes
 
 htcondor: Any = None
@@ -72,6 +73,8 @@ def load() -> str:
 def answer(request: Mapping[str, Any]) -> str:
     """The answer to one request, without the end of the line; what goes wrong is an answer too."""
     try:
+        if request["do"].startswith("condor"):
+            htcondor.reload_config()  # a command reads it every time, too
         if request["do"] == "match":
             return json.dumps(match(request))
         if request["do"] == "version":
@@ -142,14 +145,14 @@ class Side:
         """Write TARGET. before the names that only the other ad can have."""
         for name in list(self.ad.keys()):
             text = str(self.ad.lookup(name))
-            if "[" not in text:  # an ad within an ad has names of its own
+            if "[" not in text and name.lower() not in OF_GPUS:  # an ad within an ad has names of its own
                 named = NAMES.sub(lambda found: ("" if self._has(found) else "TARGET.") + found.group(), text)
                 if named != text:
                     self.ad[name] = expression(named)
 
     def _has(self, found: re.Match[str]) -> bool:
         scope, name = found.groups()
-        return bool(scope) or not name or name.lower() in WORDS or name in self.ad
+        return bool(scope) or not name or name.lower() in WORDS or name in self.ad or self.may_have(name, self)
 
     def _expanded(self, text: str, depth: int) -> Iterator[str]:
         """The clauses of Requirements, with those of the attributes that it is made of (START, say)."""
@@ -208,6 +211,9 @@ class Slot(Side):
         return self.origin.format(lacking)
 
 
+AnySide = TypeVar("AnySide", Job, Slot)
+
+
 def expression(text: str) -> Any:
     try:
         return classad.ExprTree(text)
@@ -232,7 +238,7 @@ def shortened(text: str, length: int = VALUE_AT_MOST) -> str:
     return line if len(line) <= length else line[: length - 3] + "..."
 
 
-def clauses(text: str) -> list[str]:
+def clauses(text: str, within: int = 4 * DEPTH) -> list[str]:
     """The parts of a chain of ``&&``, without the brackets around it; of what is no such chain, all of it."""
     text, depth, cuts, outer = text.strip(), 0, [0], True
     for found in JOINTS.finditer(text):
@@ -247,9 +253,9 @@ def clauses(text: str) -> list[str]:
         elif depth == 0 and joint == "&&":
             cuts += found.span()
     if len(cuts) == 1:
-        return clauses(text[1:-1]) if outer and text.startswith("(") else [text]
+        return clauses(text[1:-1], within - 1) if within and outer and text.startswith("(") else [text]
     cuts.append(len(text))
-    return [part for start, end in zip(cuts[::2], cuts[1::2]) for part in clauses(text[start:end])]
+    return [part for start, end in zip(cuts[::2], cuts[1::2]) for part in clauses(text[start:end], within)]
 
 
 def names(text: str) -> list[tuple[str, str]]:
@@ -261,22 +267,28 @@ def names(text: str) -> list[tuple[str, str]]:
 def match(request: Mapping[str, Any]) -> Mapping[str, Any]:
     """Every job against every machine: one of its slots has to fit."""
     Slot.passing, Job.varying = (re.compile(request[name], re.IGNORECASE) for name in ("passing", "varying"))
-    jobs = [Job(job) for job in request["jobs"]]
+    jobs = [read(Job, [job]) for job in request["jobs"]]
     reasons: dict[str, int] = {}
     pairs = []
     for number, machine in enumerate(request["machines"]):
-        slots, wrong = [], ""
-        try:
-            slots = [Slot(slot, machine["laid_over"]) for slot in machine["slots"]]
-        except ValueError as error:
-            wrong = str(error)
+        slots, unreadable = read(Slot, machine["slots"], machine["laid_over"])
         for slot in slots:
             slot.origin = machine["origin"]
-        for index, job in enumerate(jobs):
-            why = wrong or refusal(job, slots)
+        for index, (one, unreadable_too) in enumerate(jobs):
+            why = unreadable or unreadable_too or refusal(one[0], slots)
             if why:
                 pairs.append((index, number, reasons.setdefault(why, len(reasons))))
     return {"reasons": list(reasons), "pairs": pairs}
+
+
+def read(
+    kind: type[AnySide], ads: Sequence[Mapping[str, str]], laid_over: Sequence[str] = ()
+) -> tuple[list[AnySide], str]:
+    """The sides that these ads are, or what is wrong with one."""
+    try:
+        return [kind(ad, laid_over) for ad in ads], ""
+    except ValueError as error:
+        return [], str(error)
 
 
 def refusal(job: Job, slots: Sequence[Slot]) -> str:
@@ -297,21 +309,23 @@ def unmet(me: Side, you: Side) -> str:
     for clause in me.clauses:
         if me.takes(you, clause):
             continue
-        lacking = list(absent(clause, me, you, DEPTH))
-        if not any(one.may_have(name, me) for sides, name in lacking for one in sides):
-            return told(clause, me, you, [(sides[-1], name) for sides, name in lacking])
+        lacking = list(absent(clause, me, you, set()))
+        if not any(one.may_have(name, asker) for asker, sides, name in lacking for one in sides):
+            return told(clause, me, you, [(sides[-1], name) for _, sides, name in lacking])
     return ""
 
 
-def absent(text: str, me: Side, you: Side, depth: int) -> Iterator[tuple[Sequence[Side], str]]:
-    """The attributes that an expression of mine needs and that are not there, with whose they could be."""
+def absent(text: str, me: Side, you: Side, seen: set[tuple[Side, str]]) -> Iterator[tuple[Side, Sequence[Side], str]]:
+    """The attributes that an expression of mine needs and that are not there: who asks for it, who could have it,
+    its name."""
     for scope, name in names(text):
         sides = {"my": (me,), "": (me, you)}.get(scope, (you,))
         holder = next((one for one in sides if name in one.ad), None)
         if holder is None:
-            yield sides, name
-        elif depth:
-            yield from absent(str(holder.ad.lookup(name)), holder, you if holder is me else me, depth - 1)
+            yield me, sides, name
+        elif name.lower() not in OF_GPUS and (holder, name.lower()) not in seen:
+            seen.add((holder, name.lower()))
+            yield from absent(str(holder.ad.lookup(name)), holder, you if holder is me else me, seen)
 
 
 def told(clause: str, me: Side, you: Side, lacking: Sequence[tuple[Side, str]]) -> str:

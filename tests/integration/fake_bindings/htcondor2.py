@@ -41,6 +41,10 @@ def version() -> str:
     return "$CondorVersion: 99.1 2026-01-01 $"
 
 
+def reload_config() -> None:
+    pass
+
+
 def told(tool: str, pool: Optional[str], *args: str) -> list[Ad]:
     pool_args = ("-pool", pool) if pool else ()
     done = subprocess.run([tool, *pool_args, *args], capture_output=True)
