@@ -140,7 +140,7 @@ def job_ad(group: JobGroup) -> Mapping[str, str]:
         "RequestCpus": _size(asked.cpus, 1) or "1",
         "RequestMemory": _size(asked.memory_mb, 1) or "1",
         "RequestDisk": _size(asked.disk_mb, 1024) or "1",
-        "Requirements": BY_DEFAULT,
+        "requirements": BY_DEFAULT,
     }
     if asked.gpus is not None:
         ad["RequestGPUs"] = _size(asked.gpus, 1)
