@@ -159,7 +159,7 @@ class Orders:
 
     def _fit(self, group: JobGroup, pool: Pool, offer: Offer) -> tuple[int, str, Vector]:
         """How many of its jobs an empty machine holds, if none why, and that machine's room."""
-        if group.pools and pool.name not in group.pools:
+        if group.pools and pool.name.lower() not in group.pools:
             return 0, f"they ask for pool {', '.join(group.pools)}", empty(self._s, pool.name, offer.flavour)
         whole = capacity(self._s, pool, offer.flavour)
         room = vector(whole, self._s.settings.n_jobs_per_vm_of(pool.name))

@@ -110,7 +110,7 @@ class Explainer:
     def _misfit(self, group: JobGroup) -> str:
         """The sizes that no flavour on offer has; empty if it is not for a size."""
         s = self.s
-        pools = [pool for pool in s.settings.pools if not group.pools or pool.name in group.pools]
+        pools = [pool for pool in s.settings.pools if not group.pools or pool.name.lower() in group.pools]
         sizes = [vars(capacity(s, pool, flavour)) for pool in pools for flavour in pool.flavours]
         found = []
         for what, asked in vars(group.request).items():

@@ -46,7 +46,7 @@ class JobGroup:
     ``key`` is the same in every read for the same shape. ``running`` is how many jobs of this
     shape run now, None where the system cannot say. ``not_eligible`` says why no worker could
     ever run them as they are (held jobs and the like are best left out); empty when some could.
-    ``pools`` are the only ones that the jobs may go to, as they say themselves; empty: any. Each job
+    ``pools`` (in lower case) are the only ones that the jobs may go to, as they say; empty: any. Each job
     needs ``nodes`` machines at once, with the request on each of them. ``ad`` is what `BatchSystem.match`
     wants to know of them beside the request, lines in the batch system's own words.
     """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import Any, Optional
 
 import pytest
@@ -10,8 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from elastiq.interfaces import JobGroup, Resources
+from elastiq.planner import plan
 from elastiq.plugins.batch import htcondor_expressions, htcondor_jobs, htcondor_own_ads
 from tests.unit.test_htcondor_ads import DEFAULT_MEMORY, expr, groups, job, one
+from tests.unit.values import a_pool, situation, some_settings
 
 GB = 1024
 
@@ -265,6 +268,13 @@ def test_the_pools_are_part_of_the_key_and_their_order_and_case_are_not() -> Non
     found = groups(job(1), job(2, ElastiqPool="a,b"), job(4, ElastiqPool="B a"), job(8, ElastiqPool="b"))
     assert sorted((group.waiting, group.pools) for group in found) == [(1, ()), (6, ("a", "b")), (8, ("b",))]
     assert len({group.key for group in found}) == 3
+
+
+def test_a_pool_that_the_job_names_in_another_case_is_launched_from_and_no_other() -> None:
+    wanted = replace(one(ElastiqPool="gpu", count=9), running=0)
+    settings = some_settings(pools=(a_pool("plain"), a_pool("GPU")))
+    made = plan(situation(wanted, settings=settings))
+    assert {order.offer.pool for order in made.launches} == {"GPU"}
 
 
 # --------------------------------------------------------------------------- parallel jobs
