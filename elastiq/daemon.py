@@ -59,13 +59,17 @@ class Daemon:
 
     # ------------------------------------------------------------------ life
 
-    def start(self) -> None:
-        """Take up the stored state and schedule the first events."""
-        core = self.core
-        core.restore()
+    def restore(self) -> None:
+        """Take up the stored state."""
+        self.core.restore()
         self._follow_batch()
         self.observer.launching.restore()
         self.observer.tell_sites()
+
+    def start(self) -> None:
+        """The same, and schedule the first events."""
+        core = self.core
+        self.restore()
         log.info("cluster %s, head %s, nodes known: %d", core.owner.cluster, core.owner.mark, len(core.registry))
         self._every("check_vms", self.check_vms, first_s=0.0)
         self._every("check_queue", self.observer.read_jobs, first_s=0.0)

@@ -12,8 +12,8 @@ from elastiq.core import Core
 from elastiq.executor import Outcome
 from elastiq.interfaces import JobGroup, Machine, Pool, Resources
 from elastiq.nodes import IN_SERVICE, Node
+from elastiq.situation import NOT_ASKED
 
-NOT_ASKED = "it is being asked whether the batch system would run it there"
 AT_MOST = 20_000  # pairs that are remembered
 AGAIN_S = 600.0  # after a failure
 FACT = "portraits"

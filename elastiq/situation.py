@@ -18,6 +18,8 @@ from elastiq.wording import counted
 # Whether one job of a group would run on an empty machine of a pool and flavour, with these resources; if not, why.
 Fits = Callable[[JobGroup, Pool, str, Resources], tuple[bool, str]]
 
+NOT_ASKED = "it is being asked whether the batch system would run it there"
+
 
 @dataclass
 class Allowance:

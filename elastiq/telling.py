@@ -12,6 +12,7 @@ from elastiq.explain import Explainer
 
 if TYPE_CHECKING:
     from elastiq.daemon import Daemon
+    from elastiq.settings import Settings
 
 SOON_S = 180.0  # what is nearer is told to the second
 DAY_S = 86_400.0
@@ -25,9 +26,9 @@ def local(wall: float, now: float) -> str:
 
 def explain(daemon: Daemon, status: dict[str, Any]) -> None:
     """Add to a status that was just made. On the decision thread."""
-    core, plan = daemon.core, daemon.last_plan
-    situation, wall = daemon.situation(), core.wall()
-    explainer = Explainer(situation, plan, wall, partial(local, now=wall))
+    core, plan, situation = daemon.core, daemon.last_plan, daemon.situation()
+    wall = situation.wall
+    explainer = Explainer(situation, plan, partial(local, now=wall))
     for shown, verdict in zip(status["queue"]["groups"], plan.verdicts):
         shown["explanation"] = explainer.group(verdict)
         shown["waited"] = situation.history.waited(verdict.group.key)
@@ -35,8 +36,9 @@ def explain(daemon: Daemon, status: dict[str, Any]) -> None:
     for shown, node in zip(status["nodes"], core.registry):
         shown["explanation"] = explainer.node(node)
         shown.update(boot_s=node.boot_s, lost_s=node.lost_s, room_s=node.room_s)
-    for shown, pool in zip(status["pools"], core.settings.pools):
-        shown["detail"] = explainer.pool(pool)
+    scheduled = _schedules(situation.settings, wall) if situation.settings.schedules else {}
+    for shown, pool in zip(status["pools"], situation.settings.pools):
+        shown["detail"] = [*explainer.pool(pool), *scheduled.get("", ()), *scheduled.get(pool.name, ())]
     status["strangers"] = [
         {"worker": name, "explanation": explainer.worker(name)} for name in sorted(core.registry.strangers)
     ]
@@ -46,4 +48,18 @@ def explain(daemon: Daemon, status: dict[str, Any]) -> None:
         for scope, one in blocks
         if one.until > situation.now
     ]
-    status.update(no_launch=situation.no_launch, no_end=situation.no_end)
+    status.update(no_launch=situation.no_launch, no_end=situation.no_end, no_drain=situation.no_drain)
+
+
+def _schedules(settings: Settings, wall: float) -> dict[str, list[str]]:
+    """What is said of the schedules in force, by pool; those of the cluster under an empty name."""
+    from elastiq.schedule import next_change, schedules_in_force
+
+    found: dict[str, list[str]] = {}
+    change = next_change(settings, wall)
+    until = f"; the next change is at {local(change, wall)}" if change is not None else ""
+    for one in schedules_in_force(settings, wall):
+        limits = ", ".join(f"{key} {'unlimited' if value is None else value}" for key, value in one.limits)
+        whose = "" if one.pool else " for the whole cluster"
+        found.setdefault(one.pool, []).append(f"schedule {one.name} is in force{whose}: {limits}{until}")
+    return found

@@ -15,6 +15,7 @@ from elastiq.interfaces import BatchSystem
 from elastiq.names import nearest
 
 FAILED, CONFIG = 1, 78
+HELD_BACK = ("no_launch", "no_end", "no_drain")
 Status = Mapping[str, Any]
 
 
@@ -55,7 +56,7 @@ def _job(status: Status, name: str, batch: Callable[[], Optional[BatchSystem]]) 
 def everything(status: Status) -> dict[str, Any]:
     """All waiting groups, the nodes that are not busy, and what holds everything back."""
     nodes = [node for node in status["nodes"] if node["state"] != "busy"]
-    held_back = {key: status[key] for key in ("no_launch", "no_end")}
+    held_back = {key: status[key] for key in HELD_BACK}
     return {"groups": status["queue"]["groups"], "nodes": nodes, **held_back}
 
 

@@ -15,7 +15,7 @@ from elastiq.cli.copied import CopiedStore
 from elastiq.core import Core
 from elastiq.daemon import Daemon
 from elastiq.demand import WaitingHistory
-from elastiq.events import EventQueue, RealClock
+from elastiq.events import EventQueue, RealClock, Timer
 from elastiq.executor import Done
 from elastiq.headid import HEAD_ID_FILE
 from elastiq.health import Block
@@ -33,14 +33,26 @@ NO_ID = "this machine has no machine id: elastiq makes one of its own when it fi
 
 
 class Reads(ThreadExecutor):
-    """Makes every read and no act, and ends the loop when all that was read is taken in."""
+    """Makes every read and no act."""
+
+    _ending: Optional[Timer] = None
+
+    def take_all(self) -> None:
+        """Run the loop until all that was asked for is taken in, and what it has brought about has happened."""
+        self._end_soon()
+        self._events.run()
 
     def act(self, source: str, node: str, call: Callable[[], T], done: Done[T], deadline_s: float) -> None:
         """Nothing: what would be done is in the plan, and in the nodes."""
 
     def _finish(self, call: Any, value: Any, error: Optional[BaseException]) -> None:
         super()._finish(call, value, error)
-        self._events.after(0.0, self._end)  # after what the result has brought about
+        self._end_soon()
+
+    def _end_soon(self) -> None:
+        if self._ending is not None:
+            self._ending.cancel()
+        self._ending = self._events.after(0.0, self._end)
 
     def _end(self) -> None:
         if not self.in_flight():
@@ -68,27 +80,28 @@ def observe(settings: Settings, paths: Paths, running: Optional[Mapping[str, Any
     store = CopiedStore(paths.statedir / STATE)
     owner = owner_of(settings, paths.statedir)
     events = EventQueue(RealClock(), longest_pause_s=settings.sleep_s)
-    core = Core(settings, *plugins(settings, owner), owner, events, Reads(events), store)
+    reads = Reads(events)
+    core = Core(settings, *plugins(settings, owner), owner, events, reads, store)
     once = Once(Daemon(core, lambda situation: _thought(once, situation)), running)
     daemon, observer = once.daemon, once.daemon.observer
     daemon.asked = True
-    core.restore()
-    observer.launching.restore()
-    observer.tell_sites()
+    daemon.restore()
     before = {node.id: node.state for node in core.registry}
     if running is not None:
         _take_over(daemon, running)
     daemon.check_vms()
     observer.read_jobs()
     observer.read_problems()
-    core.events.run()
+    reads.take_all()
     if core.registry.count(None, {State.DRAINING}):  # what to do with them is decided when all else is known
         observer.look_again()
-        core.events.run()
+        reads.take_all()
     if running is None:
         observer.history = _long_waiting(observer.jobs.value, observer.jobs.began, settings.waiting_jobs_time_s)
+    daemon.plan_soon()  # of all that is known now; a plan may ask for more
+    reads.take_all()
     once.going_on = tuple(Step(node, node.reason) for node in core.registry if _ending(node, before.get(node.id)))
-    core.guard("plan", lambda: _conclude(once))
+    daemon.last_plan = once.plan
     return once
 
 
@@ -109,13 +122,6 @@ def _thought(once: Once, situation: Situation) -> Plan:
     """Plan, and give the daemon nothing to carry out."""
     once.plan = plan(situation)
     return Plan(verdicts=once.plan.verdicts, summary=once.plan.summary)
-
-
-def _conclude(once: Once) -> None:
-    """The plan of all that is known now, where a status finds it."""
-    daemon = once.daemon
-    once.plan = plan(daemon.situation())
-    daemon.last_plan, daemon.last_plan_at = once.plan, daemon.core.wall()
 
 
 def _ending(node: Node, before: Optional[State]) -> bool:

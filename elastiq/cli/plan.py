@@ -65,8 +65,7 @@ def look(
         "nodes": shown["nodes"],
         "pools": shown["pools"],
         "sources": shown["sources"],
-        "no_launch": shown["no_launch"],
-        "no_end": shown["no_end"],
+        **{key: shown[key] for key in ("no_launch", "no_end", "no_drain")},
         "notices": notices,
     }
 
@@ -90,8 +89,9 @@ def _notices(settings: Settings, shown: Mapping[str, Any], running: Optional[Map
             if running[key] != shown[key]:
                 mine = f"of {what} {running[key]}, this plan is for {shown[key]}"
                 yield f"the elastiq that runs is {mine}: it knows nothing of what is planned here"
-        if held := running.get("no_launch"):
-            yield f"the elastiq that runs launches nothing now: {held}"
+        for key, what in (("no_launch", "launches nothing"), ("no_drain", "drains no idle node")):
+            if running.get(key):
+                yield f"the elastiq that runs {what} now: {running[key]}"
     for key in ("dry_run_boot_vms", "dry_run_shutdown_vms"):
         if getattr(settings, key):
             yield f"{key} is set: elastiq only logs it"

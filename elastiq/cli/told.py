@@ -31,8 +31,8 @@ def nodes(screen: Screen, shown: Sequence[Shown]) -> list[str]:
 
 def held_back(screen: Screen, shown: Shown) -> list[str]:
     """Why nothing at all is launched, or ended."""
-    why_not = (("nothing is launched", shown.get("no_launch")), ("nothing is ended", shown.get("no_end")))
-    return [screen.line(f"! {what} now: {why}", "warn") for what, why in why_not if why]
+    what = {"no_launch": "nothing is launched", "no_end": "nothing is ended", "no_drain": "no idle node is drained"}
+    return [screen.line(f"! {text} now: {shown[key]}", "warn") for key, text in what.items() if shown.get(key)]
 
 
 def place(node: Shown) -> str:

@@ -38,6 +38,7 @@ STATUS: dict[str, Any] = {
     "strangers": [{"worker": "desk.example.com", "explanation": "no machine of elastiq's"}],
     "no_launch": "",
     "no_end": "the workers were not read yet",
+    "no_drain": "",
 }
 
 

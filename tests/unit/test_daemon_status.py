@@ -5,12 +5,14 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
+from datetime import timezone
 from typing import Iterator
 
 from elastiq.core import Core
 from elastiq.daemon import FRESH_S, HEARTBEAT_S, Daemon
 from elastiq.events import EventQueue, RealClock
 from elastiq.nodes import State
+from elastiq.schedule import DAY_MIN, Schedule, Window
 from elastiq.store import Store
 from elastiq.threads import ThreadExecutor
 from tests.unit.fakes import FakeBatch, FakeCloud, Surroundings
@@ -99,3 +101,22 @@ def test_a_daemon_explains_itself_from_the_first_time_that_it_was_asked() -> Non
     for status in (first, later):
         (node,) = status["nodes"]
         assert node["explanation"] and status["pools"][0]["detail"]
+
+
+def test_a_pool_tells_of_the_schedules_in_force_and_until_when() -> None:
+    always = (Window(frozenset(range(7)), 0, DAY_MIN),)
+    never = (Window(frozenset(), 0, DAY_MIN),)
+    schedules = (
+        Schedule("days", always, "UTC", timezone.utc, (("max_vms", 7), ("min_idle_vms", 1)), "ec2"),
+        Schedule("nights", never, "UTC", timezone.utc, (("max_vms", 1),), "ec2"),
+        Schedule("all", always, "UTC", timezone.utc, (("min_vms", 2),)),
+    )
+    daemon = Daemon(Surroundings(schedules=schedules).core)
+    daemon.asked = True
+    (pool,) = daemon.snapshot["pools"]
+    said = [line for line in pool["detail"] if line.startswith("schedule")]
+    assert said == [
+        "schedule all is in force for the whole cluster: min_vms 2",
+        "schedule days is in force: max_vms 7, min_idle_vms 1",
+    ]
+    assert "at most 7" in pool["detail"][0]

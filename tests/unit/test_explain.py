@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Callable
+from typing import Any, Callable, Optional
 
 import pytest
+from hypothesis import given
+from hypothesis import settings as settings_of_hypothesis
+from hypothesis import strategies as st
 
 from elastiq.demand import Standing, Trial, Trials, WaitingHistory
 from elastiq.explain import Explainer
@@ -13,8 +16,20 @@ from elastiq.health import Block, Health
 from elastiq.interfaces import JobGroup, Jobs, Resources, Terms, WorkerState
 from elastiq.nodes import Node, State, Stranger
 from elastiq.planner import plan
-from elastiq.situation import Allowance, Situation
-from tests.unit.values import FOUR, NOW, WALL, a_node, a_pool, a_registry, a_worker, group, situation, some_settings
+from elastiq.situation import NOT_ASKED, Allowance, Situation
+from tests.unit.values import (
+    FOUR,
+    NOW,
+    WALL,
+    a_node,
+    a_pool,
+    a_registry,
+    a_worker,
+    an_instance,
+    group,
+    situation,
+    some_settings,
+)
 
 BIG = Resources(cpus=1, memory_mb=65536)
 FOUR_CPUS = Resources(cpus=4)
@@ -26,18 +41,14 @@ def at(wall: float) -> str:
     return f"[{wall - WALL:+.0f} s]"
 
 
-def explained(s: Situation, wall: float = WALL) -> Explainer:
-    return Explainer(s, plan(s), wall, at)
-
-
 def of_group(s: Situation) -> str:
-    explainer = explained(s)
-    (verdict,) = explainer.plan.verdicts
-    return explainer.group(verdict)
+    planned = plan(s)
+    (verdict,) = planned.verdicts
+    return Explainer(s, planned, at).group(verdict)
 
 
 def of_node(s: Situation, number: int = 1) -> str:
-    return explained(s).node(next(node for node in s.registry if node.number == number))
+    return Explainer(s, plan(s), at).node(next(node for node in s.registry if node.number == number))
 
 
 # --------------------------------------------------------------------------- groups
@@ -171,6 +182,13 @@ def drained_by(reason: str) -> Node:
     return a_node(State.BUSY, seen=worker, jobs=0, reason=f"drained by someone else ({reason}): left alone")
 
 
+def taken(state: State) -> Node:
+    node = a_node(state)
+    node.instance = an_instance("i-1", notice="spot interruption")
+    return node
+
+
+OLD = some_settings(pools=(a_pool(terms=Terms(max_vm_lifetime_s=8000.0)),))
 FLOOR = some_settings(min_vms=1)
 POOL_FLOOR = some_settings(pools=(a_pool(min_vms=1),))
 SPARES = some_settings(pools=(a_pool(terms=Terms(min_idle_vms=1)),))
@@ -251,6 +269,42 @@ NODES: dict[str, tuple[Callable[[], Situation], str]] = {
         lambda: situation(nodes=[a_node(**LONG_IDLE)], settings=POOL_FLOOR),
         "kept: min_vms 1 of pool ec2",
     ),
+    "a hot spare": (
+        lambda: situation(nodes=[a_node(**LONG_IDLE)], settings=SPARES),
+        "kept: min_idle_vms 1 of pool ec2",
+    ),
+    "a pause after an end": (
+        lambda: situation(nodes=[a_node(**LONG_IDLE)], no_drain="cooldown_after_end_s 60 goes on for 5 s"),
+        "kept: cooldown_after_end_s 60 goes on for 5 s",
+    ),
+    "its pool is being drained": (
+        lambda: situation(nodes=[a_node()], drained=frozenset({"ec2"}), settings=POOL_FLOOR),
+        "goes: pool ec2 is being drained",
+    ),
+    "its pool is being drained, and the cluster has a minimum": (
+        lambda: situation(nodes=[a_node()], drained=frozenset({"ec2"}), settings=FLOOR),
+        "is to go (pool ec2 is being drained), kept for now: min_vms 1",
+    ),
+    "its pool is being drained, and it has jobs": (
+        lambda: situation(nodes=[a_node(State.BUSY, reason="runs 4 jobs")], drained=frozenset({"ec2"})),
+        "busy: runs 4 jobs; goes once they have ended: pool ec2 is being drained",
+    ),
+    "its pool is being drained, and it boots": (
+        lambda: situation(nodes=[a_node(State.BOOTING)], drained=frozenset({"ec2"})),
+        "booting: joins until [+600 s] or is ended; goes then: pool ec2 is being drained",
+    ),
+    "the cloud is about to take it": (
+        lambda: situation(nodes=[taken(State.IDLE)]),
+        "goes: the cloud is about to take it away: spot interruption",
+    ),
+    "the cloud is about to take it from its jobs": (
+        lambda: situation(nodes=[taken(State.BUSY)]),
+        "goes once its jobs have ended: the cloud is about to take it away: spot interruption",
+    ),
+    "too old": (
+        lambda: situation(nodes=[a_node(created_at=WALL - 9000)], settings=OLD),
+        "goes: older than max_vm_lifetime_s 8000",
+    ),
     "nothing is ended": (
         lambda: situation(nodes=[a_node(**LONG_IDLE)], no_end="the queue was not read yet"),
         "kept: nothing is ended now, the queue was not read yet",
@@ -261,7 +315,7 @@ NODES: dict[str, tuple[Callable[[], Situation], str]] = {
     ),
     "its drain was refused": (
         lambda: situation(nodes=[a_node(retry_at=NOW + 30, reason="drain refused: we may not", **LONG_IDLE)]),
-        "kept until [+30 s]: drain refused: we may not",
+        "kept: drain refused: we may not: again at [+30 s]",
     ),
     "a drain is asked for": (
         lambda: situation(nodes=[a_node(State.DRAINING, acting=True, **DRAINING)]),
@@ -316,26 +370,25 @@ def test_a_node_that_is_kept_for_the_minimum_lets_another_go() -> None:
 
 def test_a_worker_that_is_no_node_is_said_to_be_left_alone() -> None:
     s = _with_stranger(situation())
-    assert explained(s).worker("w9") == "no machine of elastiq's, never ended: a static worker"
+    assert Explainer(s, plan(s), at).worker("w9") == "no machine of elastiq's, never ended: a static worker"
 
 
 def lines_of(s: Situation) -> list[str]:
-    return explained(s).pool(s.settings.pools[0])
+    return Explainer(s, plan(s), at).pool(s.settings.pools[0])
 
 
 def test_of_a_pool_its_limits_sizes_prices_and_terms_are_said() -> None:
     pool = a_pool(
-        flavours=("medium", "odd"), min_vms=1, max_vms=5, capacity=Resources(), prices={"medium": 0.25},
-        markets=("spot", "on-demand"), terms=Terms(idle_for_time_s=900.0, priority=2.0),
+        flavours=("medium", "odd"), min_vms=1, max_vms=5, capacity=Resources(), markets=("spot", "on-demand"),
+        prices={"medium/spot": 0.25, "medium": 0.75}, terms=Terms(idle_for_time_s=900.0, priority=2.0),
     )  # fmt: skip
     registry = a_registry(a_node(), a_node(State.BOOTING, 2))
     registry.learned[("ec2", "medium")] = FOUR
     assert lines_of(situation(settings=some_settings(pools=(pool,)), registry=registry)) == [
         "2 machines count (1 joined, 1 to come); at most 5, min_vms 1",
-        "flavour medium: 4 cpus, 7.812 GB; 0.25 an hour",
-        "flavour odd: its size is not known until one has joined; no price",
+        "flavour medium: 4 cpus, 7.812 GB; 0.25 an hour (spot), 0.75 an hour (on-demand)",
+        "flavour odd: its size is not known until one has joined; no price (spot), no price (on-demand)",
         "its own terms: idle_for_time_s 900, priority 2",
-        "markets: spot, on-demand",
     ]
 
 
@@ -344,10 +397,21 @@ def test_of_a_pool_it_is_said_what_holds_it_back() -> None:
     health.blocks["offer other/medium"] = Block(NOW + 300.0, 60.0, "another pool's")
     health.blocks["pool ec2"] = Block(NOW - 1, 60.0, "that is over")
     health.failed_boots["ec2"] = 3
-    assert lines_of(situation(health=health, sites=frozenset()))[2:] == [
+    assert lines_of(situation(health=health, sites=frozenset(), drained=frozenset({"ec2"})))[2:] == [
+        "it is being drained: nothing is launched there, and what is idle there ends",
         "the instances of site aws are not known now: nothing is launched or ended there",
         "site aws is held back until [+300 s]: the key was refused",
         "the last 3 machines of pool ec2 never joined: one at a time until one does",
+    ]
+
+
+def test_of_a_pool_nothing_is_said_of_jobs_that_are_being_asked_about() -> None:
+    def fits(asked: JobGroup, *_: object) -> tuple[bool, str]:
+        return False, {"a": NOT_ASKED, "b": "its START refuses them"}[asked.key]
+
+    groups = [group("a", waiting=3), group("b"), group("c", pools=("other",))]
+    assert lines_of(situation(*groups, fits=fits))[2:] == [
+        "it cannot run 1 waiting job of 1 cpu, 1000 MB and 1 waiting job of 1 cpu, 1000 MB"
     ]
 
 
@@ -357,3 +421,49 @@ def test_of_a_pool_it_is_said_which_of_the_waiting_jobs_it_runs() -> None:
         "of the waiting jobs it can run 3 waiting jobs of 1 cpu, 1000 MB",
         "it cannot run 1 waiting job of 1 cpu, 65536 MB",
     ]
+
+
+# --------------------------------------------------------------------------- what is said is what is done
+
+POOLS = (
+    a_pool("a", min_vms=1, max_vms=3),
+    a_pool("b", terms=Terms(min_idle_vms=2)),
+    a_pool("c", terms=Terms(idle_for_time_s=60.0)),
+)
+SERVING = st.sampled_from([State.IDLE, State.IDLE, State.IDLE, State.BUSY, State.BOOTING, State.DRAINING, State.LOST])
+NODE = st.tuples(SERVING, st.sampled_from("abcd"), st.sampled_from([0.0, 100.0, 700.0, 900.0]), st.booleans())
+ASKED = st.tuples(st.sampled_from([1, 2, 4, 16]), st.integers(1, 9))
+
+
+@settings_of_hypothesis(max_examples=150, deadline=None)
+@given(
+    st.lists(NODE, max_size=7),
+    st.lists(ASKED, max_size=3),
+    st.integers(0, 4),
+    st.sampled_from([1, 5, None]),
+    st.sampled_from(["", "cooldown_after_end_s"]),
+    st.sets(st.sampled_from("abc"), max_size=2),
+)
+def test_a_node_is_said_to_go_when_it_goes_and_else_what_keeps_it(
+    nodes: list[tuple[State, str, float, bool]],
+    asked: list[tuple[int, int]],
+    min_vms: int,
+    max_vms: Optional[int],
+    no_drain: str,
+    drained: set[str],
+) -> None:
+    made = [
+        a_node(state, number, pool=pool, idle_s=idle_s, retry_at=NOW + 9 if waits else 0.0, reason="a reason")
+        for number, (state, pool, idle_s, waits) in enumerate(nodes, 1)
+    ]
+    groups = [group(f"{n}", waiting, Resources(cpus=cpus)) for n, (cpus, waiting) in enumerate(asked)]
+    settings = some_settings(pools=POOLS, min_vms=min_vms, max_vms=max_vms)
+    s = situation(*groups, nodes=made, settings=settings, no_drain=no_drain, drained=frozenset(drained))
+    planned = plan(s)
+    explainer, going = Explainer(s, planned, at), {step.node.id for step in planned.drains}
+    for node in made:
+        text = explainer.node(node)
+        assert text.startswith("goes") == (node.id in going), text
+        assert not text.endswith(("may go now", "the next plan drains it")), "the planner had a reason to keep it"
+    for verdict in planned.verdicts:
+        assert not explainer.group(verdict).endswith("the next plan decides"), "it was planned, and has a reason"

@@ -112,6 +112,7 @@ def situation(
         sites=frozenset({"aws"}),
         settled=True,
         workers_began=NOW,
+        wall=WALL,
     )
     return replace(base, **changed)
 
