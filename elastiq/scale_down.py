@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from typing import AbstractSet, Mapping
+from typing import AbstractSet, Mapping, Optional
 
 from elastiq.interfaces import Pool, WorkerState
 from elastiq.nodes import AT_BOOT, IN_SERVICE, Node, State
@@ -32,20 +32,25 @@ def drains(s: Situation, reserved: AbstractSet[str], leaving: Mapping[str, str])
     not joined yet may never do: it is no part of the minimum here. Of those that are to leave, the busy ones
     are drained for good only where the cloud is about to take them."""
     pools = {pool.name: pool for pool in s.settings.pools}
-    spare = s.registry.count(None, IN_SERVICE) - s.settings.min_vms
-    spare_of = {name: s.registry.count(name, IN_SERVICE) - pool.min_vms for name, pool in pools.items()}
+    minima: dict[Optional[str], int] = {name: pool.min_vms for name, pool in pools.items() if name not in s.drained}
+    minima[None] = s.settings.min_vms
+    spare = {name: s.registry.count(name, IN_SERVICE) - least for name, least in minima.items()}
+    # Those that are to leave keep up no minimum for the others: another would be launched at once.
+    going = [node for node in map(s.registry.nodes.__getitem__, leaving) if node.state in IN_SERVICE]
+    going_of = Counter(of for node in going for of in (None, node.pool))
     idle = [n for n in s.registry if n.state is State.IDLE and n.seen is not None and n.seen.state is WorkerState.IDLE]
     unused = Counter(node.pool for node in idle if node.id not in reserved and node.id not in leaving)
     steps: list[Step] = []
     for node in sorted(idle, key=lambda n: (n.id not in leaving, -_price(pools, n), -n.idle_s, n.id)):
-        pool = pools.get(node.pool)
-        if not node.may_act(s.now) or node.site not in s.sites or (node.id in reserved and node.id not in leaving):
+        pool, leaves = pools.get(node.pool), node.id in leaving
+        if not node.may_act(s.now) or node.site not in s.sites or (node.id in reserved and not leaves):
             continue
-        if spare < 1 or (pool and pool.name not in s.drained and spare_of[pool.name] < 1):
+        minima_of = [of for of in (None, node.pool) if of in spare]
+        if any(spare[of] - (0 if leaves else going_of[of]) < 1 for of in minima_of):
             continue
         if node.pool and not pool:  # one that was found without tags says no pool
             why = f"pool {node.pool} is no longer configured"
-        elif node.id in leaving:
+        elif leaves:
             why = leaving[node.id]
         elif s.no_drain or node.idle_s < s.settings.idle_for_time_s_of(node.pool):
             continue
@@ -55,9 +60,9 @@ def drains(s: Situation, reserved: AbstractSet[str], leaving: Mapping[str, str])
             why = f"idle for {node.idle_s:.0f} s"
             unused[node.pool] -= 1
         steps.append(Step(node, why))
-        spare -= 1
-        if pool:
-            spare_of[pool.name] -= 1
+        for of in minima_of:
+            spare[of] -= 1
+            going_of[of] -= leaves
     return steps
 
 
