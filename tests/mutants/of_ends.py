@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from elastiq import broker, core, daemon, doubtful_ends, ending, failed_drains, launching, observer, planner
+from elastiq import broker, core, daemon, doubtful_ends, ending, failed_drains, launching, observer, planner, scale_down
 from tests.mutants.bends import both, jobs, often, setting, throughout
 from tests.mutants.planting import Change, Mutant
 
@@ -64,7 +64,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "ends a machine as soon as its worker is missing",
         "I2 I6",
-        (Change(planner, "_useless", "node.lost_s >= s.settings.lost_after_s", "True"),),
+        (Change(scale_down, "useless", "node.lost_s >= s.settings.lost_after_s", "True"),),
         both(setting(lost_after_s=900.0), often("worker_vanishes", times=8, which=0.4, for_s=700.0)),
     ),
     Mutant(
@@ -80,7 +80,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "gives up machines that boot before their deadline",
         "I6",
-        (Change(planner, "_useless", "node.boot_s >= deadline", "node.boot_s >= deadline / 4"),),
+        (Change(scale_down, "useless", "node.boot_s >= deadline", "node.boot_s >= deadline / 4"),),
         throughout("slow_boots", times=3),
     ),
     Mutant(
@@ -92,19 +92,26 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "ignores min_vms when it scales down",
         "I9",
-        (Change(planner, "_drains", "- s.settings.min_vms", ""),),
+        (Change(scale_down, "drains", "- s.settings.min_vms", ""),),
         setting(min_vms=2, max_vms=10),
     ),
     Mutant(
         "ignores the minimum of a pool when it scales down",
         "I9",
-        (Change(planner, "_drains", "- pool.min_vms", ""),),
+        (Change(scale_down, "drains", "- pool.min_vms", ""),),
         setting(pool_min_vms=2, pool_max_vms=None, max_vms=10),
     ),
     Mutant(
         "counts machines that boot into the minimum",
         "I9",
-        (Change(planner, "_drains", "s.registry.count(None, IN_SERVICE) - s", "s.registry.count(None, CAPACITY) - s"),),
+        (
+            Change(
+                scale_down,
+                "drains",
+                "s.registry.count(None, IN_SERVICE) - s",
+                "s.registry.count(None, IN_SERVICE | AT_BOOT) - s",
+            ),
+        ),
         both(setting(min_vms=2, max_vms=10), jobs(), throughout("slow_boots", times=3)),
     ),
     Mutant(
@@ -127,8 +134,8 @@ MUTANTS: tuple[Mutant, ...] = (
             Change(
                 daemon.Daemon,
                 "_every",
-                "pause = period()",
-                "if failures:\n            return\n        pause = period()",
+                "pause = every_s or",
+                "if failures:\n            return\n        pause = every_s or",
             ),
         ),
         often("batch_hangs", for_s=300.0),
@@ -176,7 +183,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "drains without a reason",
         "I12",
-        (Change(planner, "_drains", "steps.append(Step(node, why))", "steps.append(Step(node, ''))"),),
+        (Change(scale_down, "drains", "steps.append(Step(node, why))", "steps.append(Step(node, ''))"),),
     ),
     Mutant(
         "leaves waiting jobs without a reason",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from elastiq import core, discrepancies, ending, interfaces, observations, observer, planner, reconcile
+from elastiq import core, discrepancies, ending, interfaces, observations, observer, reconcile, scale_down
 from tests.mutants.bends import both, jobs, often, only, setting, throughout
 from tests.mutants.planting import Change, Mutant
 
@@ -109,6 +109,7 @@ MUTANTS: tuple[Mutant, ...] = (
             Change(
                 reconcile, "_seen", "node.idle_s + observed_s if was_idle and same", "observed_s if was_idle and same"
             ),
+            Change(reconcile, "let_pass", "node.idle_s += observed_s", "node.idle_s = observed_s"),
         ),
     ),
     Mutant(
@@ -122,8 +123,8 @@ MUTANTS: tuple[Mutant, ...] = (
         "matches workers by address alone",
         "I2 I6 I7 I9",
         (
-            Change(reconcile, "match", "if not _stale(worker, node)", ""),
-            Change(reconcile, "match", "[worker.instance_id] if worker.instance_id else", ""),
+            Change(reconcile, "_node_of", "if not _stale(worker, node):", "if True:"),
+            Change(reconcile, "_node_of", "[worker.instance_id] if worker.instance_id else", ""),
         ),
         # A machine dies; the next one gets its address while its ad is still there, and boots slowly.
         both(
@@ -197,12 +198,17 @@ MUTANTS: tuple[Mutant, ...] = (
         "I6",
         (
             Change(
-                planner,
-                "_drains",
+                scale_down,
+                "drains",
                 "n.seen.state is WorkerState.IDLE]",
                 "n.seen.state is WorkerState.IDLE or n.seen and n.seen.is_drained]",
             ),
-            Change(planner, "_drains", "not (orphaned or", "not (node.seen.is_drained or orphaned or"),
+            Change(
+                scale_down,
+                "drains",
+                "elif s.no_drain or node.idle_s < s.settings.idle_for_time_s_of(node.pool):",
+                "elif not node.seen.is_drained and node.idle_s < s.settings.idle_for_time_s_of(node.pool):",
+            ),
             Change(ending.Ending, "look", "node.seen.drained_by_mark(core.owner.mark) is False", "False"),
         ),
         often("admin_drains", times=8, which=0.5, for_s=900.0),
