@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from dataclasses import replace
-from typing import Collection, Iterable, Iterator, Optional, Sequence
+from dataclasses import dataclass, replace
+from typing import Collection, Iterable, Iterator, Mapping, Optional, Sequence
 
 from elastiq.interfaces import JobGroup, Offer, Pool, Resources
 from elastiq.nodes import CAPACITY, TO_COME, Node, State
@@ -17,6 +17,7 @@ from elastiq.packing import Room, Vector, jobs_held, need, vector, without
 from elastiq.situation import Allowance, Launch, Situation, group_name
 
 _EPSILON = 1e-9  # of sums of prices
+_NO_GROUPS: Mapping[str, int] = {}
 
 
 def capacity(s: Situation, pool: Pool, flavour: str) -> Resources:
@@ -58,10 +59,14 @@ class Budget:
             canary = [Allowance(broken, _left(1, registry.count(pool.name, TO_COME)), counts="")] if broken else []
             self._of_pool[pool.name] = [*canary, own]
 
+    def of(self, pool: Pool) -> list[Allowance]:
+        """The limits that hold for a pool's machines."""
+        return [*self._of_pool[pool.name], *self._of_all]
+
     def take(self, pool: Pool, offer: Offer, wanted: int, held_back: bool = False) -> tuple[int, str]:
         """Count in as many of the wanted as may be launched, none if ``held_back``: how many, and why not all."""
         price = pool.price(offer.flavour, offer.market) or 0.0
-        limits = [(one, price if one.priced else 1.0) for one in (*self._of_pool[pool.name], *self._of_all)]
+        limits = [(one, price if one.priced else 1.0) for one in self.of(pool)]
         count, binding = wanted, None
         for limit, each in limits:
             if limit.left + _EPSILON < count * each:
@@ -77,16 +82,39 @@ def _left(limit: Optional[int], there: int) -> float:
     return math.inf if limit is None else max(0, limit - there)
 
 
+@dataclass(frozen=True)
+class Wanted:
+    """Jobs of a group for which there is no room. ``one_only``: one machine is tried on behalf of all."""
+
+    group: JobGroup
+    jobs: int
+    one_only: bool = False
+
+
+@dataclass(frozen=True)
+class Served:
+    """How many jobs the ordered machines hold, why no more, and whether any offer would run them."""
+
+    jobs: int
+    why: str
+    matchable: bool
+
+
+ONE_FIRST = "one machine first: there was room for these jobs that they did not use"
+
+
 class Orders:
     """The launches of one plan."""
 
     def __init__(self, s: Situation, room: Room) -> None:
-        self._s, self._budget, self._room = s, Budget(s), room
+        self.s, self.budget, self._room = s, Budget(s), room
+        self._left = Room()  # what the ordered machines have left
         self._orders: list[Launch] = []
+        self.offers = offers_in_order(s)
 
     def floor(self, leaving: Collection[str]) -> None:
         """Raise each pool and the cluster to its minimum, capacity to come counted; not so what will leave."""
-        s = self._s
+        s = self.s
         there = Counter(pool for pool, _ in s.health.unreplaced(s.now))
         there.update(node.pool for node in s.registry if node.state in CAPACITY and node.id not in leaving)
         for pool in s.settings.pools:
@@ -97,7 +125,7 @@ class Orders:
 
     def spares(self, leaving: Collection[str]) -> None:
         """Raise each pool to its hot spares: machines, there or to come, that no waiting job will use."""
-        s, states = self._s, TO_COME | {State.IDLE}
+        s, states = self.s, TO_COME | {State.IDLE}
         taken = self._room.reserved.union(leaving)
         unused = [node for node in s.registry if node.state in states and node.id not in taken]
         there = Counter(node.pool for node in unused)
@@ -109,63 +137,62 @@ class Orders:
 
     def replace(self, node: Node, pools: Sequence[Pool], reason: str) -> None:
         """Launch one for a machine that is about to be taken, and not from where the cloud takes it."""
-        for pool, offer in _offers(pools):
+        for pool, offer in sorted(self.offers, key=lambda one: pools.index(one[0])):
             if offer != Offer(node.pool, node.flavour, node.network, node.market):
-                if self._launch(offer, pool, 1, reason)[0]:
+                if self.launch(offer, pool, 1, reason)[0]:
                     self._orders[-1] = replace(self._orders[-1], replaces=(node.id,))
-                    self._room.add(empty(self._s, pool.name, offer.flavour), [f"new {offer}"])
+                    self._room.add(empty(self.s, pool.name, offer.flavour), [f"new {offer}"])
                     return
 
-    def serve(self, group: JobGroup, jobs: int, one_only: bool) -> tuple[int, str, bool]:
-        """Order machines for so many jobs of a group. Returns how many jobs they hold, why no more, and
-        whether any offer would run them."""
-        asked = need(group.request)
-        covered, why, misfits, matchable = 0, "", [], False
-        for pool, offer in self._offers_to(group):
-            each, misfit, room = self._fit(group, pool, offer)
+    def one_size(self, wants: Sequence[Wanted]) -> bool:
+        """Whether there is no size to choose: all machines are alike, and each job needs one."""
+        sizes = {empty(self.s, pool.name, offer.flavour) for pool, offer in self.offers}
+        return len(sizes) < 2 and all(want.group.nodes == 1 for want in wants)
+
+    def serve(self, want: Wanted) -> Served:
+        """Order machines for one group, where all are of one size."""
+        group, asked = want.group, need(want.group.request)
+        covered, why, misfits, matchable = self._left.hold(asked, want.jobs).jobs, "", [], False
+        for pool, offer in self.offers_to(group):
+            each, misfit = self.fit(group, pool, offer.flavour)
             if not each:
                 misfits.append(f"{offer}: {misfit}")
                 continue
             matchable = True
-            if covered >= jobs or (one_only and covered):
+            if covered >= want.jobs or (want.one_only and covered):
                 break
-            wanted = 1 if one_only else -(-(jobs - covered) // each)
-            count, obstacle = self._launch(offer, pool, wanted, group_name(group, jobs, "waiting job"))
+            wanted = 1 if want.one_only else -(-(want.jobs - covered) // each)
+            count, obstacle = self.launch(offer, pool, wanted, group_name(group, want.jobs, "waiting job"))
             why = obstacle or why
             if count:
-                held = min(jobs - covered, count * each)
+                held = min(want.jobs - covered, count * each)
                 covered += held
                 # One machine is tried on behalf of all.
-                self._orders[-1].groups[group.key] = jobs if one_only else held
+                self._orders[-1].groups[group.key] = want.jobs if want.one_only else held
                 # What the new machines have left serves the groups that come after.
-                full, rest = divmod(held, each)
-                self._room.add(without(room, asked, each), ["new"] * full)
-                self._room.add(without(room, asked, rest), ["new"] * (count - full))
-        if one_only and covered:
-            why = why or "one machine first: there was room for these jobs that they did not use"
-        if not matchable:
-            why = "nothing offered can run it: " + "; ".join(dict.fromkeys(misfits)) if misfits else "no pool"
-        return covered, why if covered < jobs else "", matchable
+                room, (full, rest) = empty(self.s, pool.name, offer.flavour), divmod(held, each)
+                self._left.add(without(room, asked, each), ["new"] * full)
+                self._left.add(without(room, asked, rest), ["new"] * (count - full))
+        if want.one_only and covered:
+            why = why or ONE_FIRST
+        return Served(covered, (why if matchable else unmatchable(misfits)) if covered < want.jobs else "", matchable)
 
     def matchable(self, group: JobGroup) -> bool:
         """Whether any offer would run its jobs, as far as is known."""
-        return any(self._fit(group, pool, offer)[0] for pool, offer in self._offers_to(group))
+        return any(self.fit(group, pool, offer.flavour)[0] for pool, offer in self.offers_to(group))
 
-    def _offers_to(self, group: JobGroup) -> Iterator[tuple[Pool, Offer]]:
+    def offers_to(self, group: JobGroup) -> Iterator[tuple[Pool, Offer]]:
         """Those that are not known to run none of its jobs."""
-        trial = self._s.trials.get(group.key)
-        offers = _offers(self._s.settings.pools)
-        return ((pool, offer) for pool, offer in offers if not trial.refuses(pool.name, offer.flavour))
+        trial = self.s.trials.get(group.key)
+        return ((pool, offer) for pool, offer in self.offers if not trial.refuses(pool.name, offer.flavour))
 
-    def _fit(self, group: JobGroup, pool: Pool, offer: Offer) -> tuple[int, str, Vector]:
-        """How many of its jobs an empty machine holds, if none why, and that machine's room."""
+    def fit(self, group: JobGroup, pool: Pool, flavour: str) -> tuple[int, str]:
+        """How many of its jobs an empty machine holds, and if none why."""
         if group.pools and pool.name.lower() not in group.pools:
-            return 0, f"they ask for pool {', '.join(group.pools)}", empty(self._s, pool.name, offer.flavour)
-        whole = capacity(self._s, pool, offer.flavour)
-        room = vector(whole, self._s.settings.n_jobs_per_vm_of(pool.name))
-        fits, misfit = self._s.fits(group, pool, offer.flavour, whole)
-        each = jobs_held(room, need(group.request)) if fits else 0
-        return each, misfit or "too small", room
+            return 0, f"they ask for pool {', '.join(group.pools)}"
+        fits, misfit = self.s.fits(group, pool, flavour, capacity(self.s, pool, flavour))
+        each = jobs_held(empty(self.s, pool.name, flavour), need(group.request)) if fits else 0
+        return each, misfit or "too small"
 
     def merged(self) -> tuple[Launch, ...]:
         """One call for each offer, whatever it is for."""
@@ -180,25 +207,44 @@ class Orders:
         return tuple(by_offer.values())
 
     def _any(self, pools: Sequence[Pool], lacking: int, reason: str) -> None:
-        for pool, offer in _offers(pools):
+        for pool, offer in self.offers:
             if lacking < 1:
                 return
-            count, _ = self._launch(offer, pool, lacking, reason)
+            count, _ = self.launch(offer, pool, lacking, reason) if pool in pools else (0, "")
             lacking -= count
             if count:
-                self._room.add(empty(self._s, pool.name, offer.flavour), [f"new {offer}"] * count)
+                self._room.add(empty(self.s, pool.name, offer.flavour), [f"new {offer}"] * count)
 
-    def _launch(self, offer: Offer, pool: Pool, wanted: int, reason: str) -> tuple[int, str]:
-        if pool.name in self._s.drained:
-            return 0, f"pool {pool.name} is being drained"
-        if pool.site not in self._s.sites:
-            return 0, f"the instances of site {pool.site} are not known now"
-        obstacle = self._s.health.blocked(offer, pool.site, self._s.now)
-        count, limit = self._budget.take(pool, offer, 1 if obstacle else wanted, bool(obstacle))
+    def launch(
+        self, offer: Offer, pool: Pool, wanted: int, reason: str, groups: Mapping[str, int] = _NO_GROUPS
+    ) -> tuple[int, str]:
+        """Order as many of the wanted machines as may be launched: how many, and why not all."""
+        obstacle, again = self.obstacle(pool, offer)
+        count, limit = self.budget.take(pool, offer, 1 if obstacle else wanted, bool(obstacle)) if again else (0, "")
         if count:
-            self._orders.append(Launch(offer, count, reason))
+            self._orders.append(Launch(offer, count, reason, dict(groups)))
         return count, "; ".join(filter(None, (obstacle, limit)))
 
+    def obstacle(self, pool: Pool, offer: Offer) -> tuple[str, bool]:
+        """Why nothing may be launched from an offer now, empty if it may; and whether its quotas matter at all."""
+        if pool.name in self.s.drained:
+            return f"pool {pool.name} is being drained", False
+        if pool.site not in self.s.sites:
+            return f"the instances of site {pool.site} are not known now", False
+        return self.s.health.blocked(offer, pool.site, self.s.now), True
 
-def _offers(pools: Iterable[Pool]) -> Iterator[tuple[Pool, Offer]]:
-    return ((pool, offer) for pool in pools for offer in pool.offers())
+
+def unmatchable(misfits: Iterable[str]) -> str:
+    """What to say of jobs that no offer runs; ``misfits`` say why of each offer."""
+    why = "; ".join(dict.fromkeys(misfits))
+    return f"nothing offered can run it: {why}" if why else "no pool"
+
+
+def offers_in_order(s: Situation) -> list[tuple[Pool, Offer]]:
+    """All offers, in the order in which they are preferred; as configured where that does not decide."""
+    offers = [(pool, offer) for pool in s.settings.pools for offer in pool.offers()]
+    if s.settings.policy == ("cheapest",):
+        return sorted(offers, key=lambda one: one[0].price(one[1].flavour, one[1].market) or 0.0)
+    from elastiq.policies import in_order
+
+    return in_order(s, offers)

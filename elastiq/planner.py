@@ -6,11 +6,11 @@ person can read, and so has every group of waiting jobs that is not served.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Mapping, Optional, Sequence
 
 from elastiq import scale_down
-from elastiq.broker import Orders, empty
+from elastiq.broker import Orders, Served, Wanted, empty
 from elastiq.demand import Standing
 from elastiq.health import BLACK_HOLE_STARTS_PER_H
 from elastiq.interfaces import JobGroup, Worker
@@ -130,44 +130,70 @@ def _serve(s: Situation, room: Room, orders: Orders) -> tuple[Verdict, ...]:
         asked = need(g.request)
         return (s.trials.standing(g.key) is Standing.SERVED, -asked[0], -asked[1], g.key)
 
-    return tuple(
-        _serve_group(s, group, waited.get(group.key, 0) if acting else None, room, orders)
+    asking = {
+        group.key: _ask(s, group, waited.get(group.key, 0) if acting else None, room)
         for group in sorted(waiting, key=order)
-    )
+    }
+    wants = [Wanted(a.group, a.wanted, a.one_only) for a in asking.values() if a.wanted]
+    if orders.one_size(wants):
+        served = {want.group.key: orders.serve(want) for want in wants}
+    else:
+        from elastiq.sizing import serve
+
+        served = serve(orders, wants)
+    return tuple(_verdict(s, a, served.get(key)) for key, a in asking.items())
 
 
-def _serve_group(s: Situation, group: JobGroup, waited: Optional[int], room: Room, orders: Orders) -> Verdict:
-    """What becomes of one group. ``waited``: how many of its jobs have waited long enough; None while too
-    few of all groups have."""
+@dataclass(frozen=True)
+class _Asking:
+    """What is to be done for a group: what holds some of its jobs, how many more want a machine, or why not."""
+
+    group: JobGroup
+    held: Held
+    wanted: int = 0
+    one_only: bool = False
+    why: str = ""
+    matchable: bool = True
+
+
+def _ask(s: Situation, group: JobGroup, waited: Optional[int], room: Room) -> _Asking:
+    """``waited``: how many of its jobs have waited long enough; None while too few of all groups have."""
     if group.not_eligible:
-        return Verdict(group, 0, 0, group.not_eligible, matchable=False)
+        return _Asking(group, Held(), why=group.not_eligible, matchable=False)
     trial = s.trials.get(group.key)
     if trial.standing is Standing.UNSERVED:
         if all(trial.refuses(pool.name, flavour) for pool in s.settings.pools for flavour in pool.flavours):
-            return Verdict(group, 0, 0, trial.reason, matchable=False)
+            return _Asking(group, Held(), why=trial.reason, matchable=False)
     held = Held()  # room that it does not use must not keep machines of another pool from it
     if not trial.refused_by:
         fresh = s.history.waiting_s(group.key, s.now) < s.settings.unused_room_s
-        held = room.hold(need(group.request), group.waiting, fresh or trial.standing is Standing.TRYING)
+        use_stale = fresh or trial.standing is Standing.TRYING
+        held = room.hold(need(group.request), group.waiting * group.nodes, use_stale)
+        held.jobs //= group.nodes
     left = group.waiting - held.jobs
-    wanted = min(left, waited or 0)
-    why = ""
+    wanted, why = min(left, waited or 0), ""
     if trial.standing is Standing.TRYING:
         wanted = min(wanted, max(0, group.waiting - trial.covered))
         why = "a machine was launched for it; none of it has started yet"
-    launching, matchable = 0, True
     if wanted and not s.no_launch:
-        one_only = held.passed_over or trial.standing is Standing.UNSERVED
-        launching, obstacle, matchable = orders.serve(group, wanted, one_only)
-        why = (trial.reason if not matchable else "") or obstacle or why
-    elif left:
+        return _Asking(group, held, wanted, held.passed_over or trial.standing is Standing.UNSERVED, why)
+    if left:
         why = s.no_launch or why
         if waited is None and s.history.waited(group.key) and not s.no_launch:
             why = f"fewer than waiting_jobs_threshold {s.settings.waiting_jobs_threshold} jobs have waited"
-    young = left - launching
+    return _Asking(group, held, why=why)
+
+
+def _verdict(s: Situation, a: _Asking, served: Optional[Served]) -> Verdict:
+    """What becomes of a group's waiting jobs."""
+    launching, why, matchable = 0, a.why, a.matchable
+    if served is not None:
+        launching, matchable = served.jobs, served.matchable
+        why = (s.trials.get(a.group.key).reason if not matchable else "") or served.why or why
+    young = a.group.waiting - a.held.jobs - launching
     if young > 0 and not why:
         why = f"waiting_jobs_time_s {s.settings.waiting_jobs_time_s:g} has not passed yet for {young} of them"
-    return Verdict(group, held.jobs, launching, why or _served_by(s, held), matchable, held.machines)
+    return Verdict(a.group, a.held.jobs, launching, why or _served_by(s, a.held), matchable, a.held.machines)
 
 
 def _served_by(s: Situation, held: Held) -> str:

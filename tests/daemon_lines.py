@@ -31,6 +31,8 @@ ON_DEMAND = {
     "elastiq.plugins.batch.htcondor_own_ads": "Requirements that are not just what condor_submit writes on x86_64",
     "elastiq.plugins.batch.htcondor_portraits": "HTCondor's bindings",
     "elastiq.plugins.batch.htcondor_refusals": "a drain that is refused or undone",
+    "elastiq.policies": "a policy other than cheapest",
+    "elastiq.sizing": "offers of several sizes, or a job that needs several machines",
     "elastiq.pool_service": "elastiqctl drain-pool",
     "elastiq.commanding": "a command of elastiqctl, as adopt or reload",
     "elastiq.complaints": "an unknown key or section, or no cluster_name",

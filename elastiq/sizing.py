@@ -1,0 +1,142 @@
+"""Machines of the right sizes for groups of jobs: offers as choices for `elastiq.choosing`, its answer as orders.
+
+Pure. Imported where the offers are of several sizes, or a job needs several machines.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Optional, Sequence
+
+from elastiq.broker import ONE_FIRST, Orders, Served, Wanted, capacity, empty, unmatchable
+from elastiq.choosing import LIMITED, ONE_ONLY, Choice, Chosen, Want, choose
+from elastiq.interfaces import Offer, Pool
+from elastiq.packing import need
+from elastiq.policies import Tier, by_cores, tiers
+from elastiq.situation import Allowance, Situation, group_name
+
+Offers = Sequence[tuple[Pool, Offer]]
+
+
+def serve(orders: Orders, wants: Sequence[Wanted]) -> dict[str, Served]:
+    """Order machines for the groups, the most important first. Offers of an earlier tier come first, whatever
+    they cost."""
+    left = list(wants)
+    served: dict[str, Served] = {}
+    tiers = _tiers(orders)
+    for number, tier in enumerate(tiers):
+        left = _serve_tier(orders, left, tier, served, last=number == len(tiers) - 1)
+    return served
+
+
+def _tiers(orders: Orders) -> list[Tier]:
+    plain = orders.s.settings.policy == ("cheapest",)
+    return [Tier(orders.offers)] if plain else tiers(orders.s, orders.offers)
+
+
+def expected_price(s: Situation, pool: Pool, offer: Offer) -> float:
+    """What a machine of an offer is taken to cost an hour: its price; where it has none, as much for a core as the
+    dearest that has, and where none has, 1. A pool whose boots fail has to be cheaper by so many times."""
+    doubt = 1.0 + s.health.failed_boots.get(pool.name, 0)
+    price = None if by_cores(s) else pool.price(offer.flavour, offer.market)
+    return doubt * (_by_cores(s, pool, offer.flavour) if price is None else price)
+
+
+def _by_cores(s: Situation, pool: Pool, flavour: str) -> float:
+    known = [(p, o, p.price(o.flavour, o.market)) for p in s.settings.pools for o in p.offers()]
+    of_core = [price / (capacity(s, p, o.flavour).cpus or 1.0) for p, o, price in known if price is not None]
+    return (capacity(s, pool, flavour).cpus or 1.0) * max(of_core, default=1.0)
+
+
+def _serve_tier(orders: Orders, wants: list[Wanted], tier: Tier, served: dict[str, Served], last: bool) -> list[Wanted]:
+    """Order from these offers; returns what is left for the next tier."""
+    obstacles = {offer: orders.obstacle(pool, offer)[0] for pool, offer in tier.offers}
+    there = [(pool, offer) for pool, offer in tier.offers if not obstacles[offer]]
+    limits: list[Allowance] = []
+    choices = [_choice(orders, tier, pool, offer, limits) for pool, offer in there]
+    fits = {want.group.key: _fits(orders, want, tier.offers) for want in wants}
+    asked = [
+        Want(
+            want.group.key,
+            need(want.group.request),
+            want.jobs,
+            want.group.nodes,
+            [at for at, (_, offer) in enumerate(there) if fits[want.group.key].get(offer) == ""],
+            want.one_only,
+        )
+        for want in wants
+    ]
+    chosen = choose(asked, choices, [limit.left for limit in limits])
+    _order(orders, chosen, there, wants)
+    rest: list[Wanted] = []
+    for want in wants:
+        key, before = want.group.key, served.get(want.group.key)
+        one = _served(want, chosen, limits, obstacles, fits[key])
+        if before is not None:
+            why = one.why if one.matchable else before.why
+            one = Served(before.jobs + one.jobs, why, before.matchable or one.matchable)
+        served[key] = one
+        missing = 0 if want.one_only and one.jobs else chosen.left[key].jobs if key in chosen.left else 0
+        if missing and not last:
+            rest.append(Wanted(want.group, missing, want.one_only))
+    return rest
+
+
+def _choice(orders: Orders, tier: Tier, pool: Pool, offer: Offer, limits: list[Allowance]) -> Choice:
+    uses = []
+    price = pool.price(offer.flavour, offer.market) or 0.0
+    cap = tier.caps.get(pool.name)
+    for limit in [*orders.budget.of(pool), *([cap] if cap else [])]:
+        if limit.left == math.inf:
+            continue
+        at = next((at for at, known in enumerate(limits) if known is limit), len(limits))
+        limits += [limit] if at == len(limits) else []
+        uses.append((at, price if limit.priced else 1.0))
+    room = empty(orders.s, pool.name, offer.flavour)
+    return Choice(room, expected_price(orders.s, pool, offer), uses=tuple(uses))
+
+
+def _fits(orders: Orders, want: Wanted, offers: Offers) -> dict[Offer, str]:
+    """Of each offer that may be tried for a group: empty if it would run its jobs, else why not."""
+    kinds: dict[tuple[str, str], str] = {}
+    found = {}
+    for pool, offer in offers:
+        kind = (pool.name, offer.flavour)
+        if kind not in kinds:
+            refused = orders.s.trials.get(want.group.key).refuses(*kind)
+            each, misfit = (0, None) if refused else orders.fit(want.group, pool, offer.flavour)
+            kinds[kind] = "" if each else misfit or "it ran none of them before"
+        found[offer] = kinds[kind]
+    return found
+
+
+def _order(orders: Orders, chosen: Chosen, there: Offers, wants: Sequence[Wanted]) -> None:
+    by_key = {want.group.key: want for want in wants}
+    for machines in chosen.machines:
+        pool, offer = there[machines.choice]
+        names = [group_name(by_key[key].group, by_key[key].jobs, "waiting job") for key in machines.slots]
+        groups = {}
+        for key, slots in machines.slots.items():
+            want = by_key[key]
+            groups[key] = want.jobs if want.one_only else slots // want.group.nodes
+        orders.launch(offer, pool, machines.count, "; ".join(dict.fromkeys(names)), groups)
+
+
+def _served(
+    want: Wanted, chosen: Chosen, limits: Sequence[Allowance], obstacles: dict[Offer, str], fits: dict[Offer, str]
+) -> Served:
+    left = chosen.left.get(want.group.key)
+    jobs = want.jobs - (left.jobs if left else 0)
+    fitting = [offer for offer, misfit in fits.items() if not misfit]
+    if not fitting:
+        return Served(0, unmatchable(f"{offer}: {misfit}" for offer, misfit in fits.items()), False)
+    if left is None:
+        return Served(jobs, "", True)
+    return Served(jobs, _why(left.why, [limits[at].why() for at in left.limits], [obstacles[o] for o in fitting]), True)
+
+
+def _why(kind: str, limits: Sequence[str], obstacles: Sequence[str]) -> str:
+    if kind == ONE_ONLY:
+        return ONE_FIRST
+    found: list[Optional[str]] = [*dict.fromkeys(obstacles), *(limits if kind == LIMITED else ())]
+    return "; ".join(filter(None, found)) or "no machine holds it"
