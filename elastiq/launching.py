@@ -47,8 +47,11 @@ class Launching:
         blank = Node("", *names, identifier)
         blank.reason, blank.since, blank.created_at, blank.build = order.reason, now, now, pool.build
         nodes = [replace(blank, id=f"{identifier}.{n}", groups=_share(order, n)) for n in range(order.count)]
-        if not core.stored(partial(core.store.journal, intent, nodes)):
+        taken = [core.registry.nodes[name] for name in order.replaces]
+        if not core.stored(partial(core.store.journal, intent, [*nodes, *(replace(n, replaced=True) for n in taken)])):
             return False
+        for node in taken:
+            node.replaced = True
         for node in nodes:
             core.registry.add(node)
         core.store_is_new, core.health.times["launch"] = False, core.now()

@@ -27,7 +27,7 @@ from elastiq.nodes import State
 from elastiq.situation import Launch
 from elastiq.store import StoreError
 from tests.unit.fakes import MARK, UNREACHABLE, Pending, Surroundings
-from tests.unit.values import a_pool, group, listing
+from tests.unit.values import a_node, a_pool, group, listing
 
 OFFER = Offer("ec2", "medium")
 
@@ -104,6 +104,35 @@ def test_no_journal_no_launch() -> None:
     assert (rig.executor.pending, len(rig.core.registry)) == ([], 0)
     assert rig.core.store_broken
     assert "nothing is launched until it can be written" in rig.core.notices["store"]
+
+
+def test_which_machines_a_launch_replaces_is_journalled_with_it(tmp_path: Path) -> None:
+    """So that a crash right after it does not replace them once more."""
+    path = str(tmp_path / "db")
+    rig = Rig(path)
+    for number in (1, 2):
+        rig.core.registry.add(a_node(State.BUSY, number))
+    rig.core.persist()
+    order = Launch(OFFER, 1, "replaces i-2", replaces=("launch.2",))
+    journal = rig.store.journal
+
+    def full(intent: Any, nodes: Any) -> None:
+        raise StoreError("db: database or disk is full")
+
+    rig.store.journal = full  # type: ignore[method-assign]
+    assert not rig.launching.launch(order)
+    assert [node.replaced for node in rig.core.registry] == [False, False]
+    rig.store.journal = journal  # type: ignore[method-assign]
+    assert rig.launching.launch(order)
+    assert [node.replaced for node in rig.core.registry] == [False, True, False]
+    rig.store.close()
+    again = Rig(path)
+    again.core.restore()
+    assert {node.id: node.replaced for node in again.core.registry} == {
+        "launch.1": False,
+        "launch.2": True,
+        "launch2.0": False,
+    }
 
 
 def test_a_dry_run_launches_nothing() -> None:
