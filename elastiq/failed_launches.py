@@ -35,6 +35,7 @@ def failed(launching: Launching, intent: Intent, site: str, error: BaseException
     core, subject = launching.core, f"launching from {intent.offer}"
     text = core.explain(error)
     core.count("launch_errors")
+    core.health.times["failure"] = core.now()
     scope = core.health.refused(intent.offer, site, error, core.now())
     core.tell(subject, f"{text} ({scope} is held back)", logging.ERROR)
     core.events.after(core.health.blocks[scope].wait_s, partial(_block_over, core, subject, intent.offer, site))

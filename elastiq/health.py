@@ -44,8 +44,8 @@ class Health:
     times: dict[str, float] = field(default_factory=dict)  # monotonic: of the last "launch", "end" and "failure"
 
     def refused(self, offer: Offer, site: str, error: BaseException, now: float) -> str:
-        """A launch failed: hold back what the error concerns. Returns the scope."""
-        self.times["failure"] = now
+        """Hold back what the error of a launch, or the end of a machine that the cloud takes, concerns. Returns the
+        scope."""
         other = ("offer", getattr(error, "retry_s", 10.0))
         kind, first_s = next((scope for cls, scope in SCOPES.items() if isinstance(error, cls)), other)
         scope = {"offer": f"offer {offer}", "pool": f"pool {offer.pool}", "site": f"site {site}"}[kind]

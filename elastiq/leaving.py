@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def reasons(s: Situation) -> dict[str, str]:
     """By node id: why it is to go. One that only is too old, or outdated, goes when it is idle: what it runs,
-    and what starts there meanwhile, is none the worse for it."""
+    and what starts there meanwhile, is none the worse for it. It waits for a cool-down, as an idle one does."""
     found = {}
     for node in s.registry:
         pool = s.settings.pool(node.pool)
@@ -28,7 +28,7 @@ def reasons(s: Situation) -> dict[str, str]:
             found[node.id] = f"the cloud is about to take it away: {node.notice}"
         elif node.pool in s.drained:
             found[node.id] = f"pool {node.pool} is being drained"
-        elif pool and node.state is State.IDLE and (why := _replaced_when_idle(s, pool, node)):
+        elif pool and node.state is State.IDLE and not s.no_drain and (why := _replaced_when_idle(s, pool, node)):
             found[node.id] = why
     return found
 
