@@ -29,13 +29,13 @@ def plan(s: Situation) -> Plan:
     room = _room(s, leaving)
     orders = Orders(s, room)
     may_launch = not s.no_launch and s.settled
-    if may_launch:
-        orders.floor(leaving)
     noticed = tuple(node for node in s.registry if node.notice)
     if may_launch and noticed:
         from elastiq.leaving import replace as replace_taken
 
         replace_taken(s, orders)
+    if may_launch:
+        orders.floor(leaving)
     verdicts = _serve(s, room, orders)
     if may_launch and any(pool.terms.min_idle_vms for pool in s.settings.pools):
         orders.spares(leaving)

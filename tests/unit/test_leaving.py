@@ -271,6 +271,12 @@ def test_what_is_to_leave_keeps_up_no_minimum_for_those_that_stay(where: str) ->
     assert (launched(made), drained(made)) == ({}, [])
 
 
+def test_one_machine_replaces_one_that_is_taken_where_the_minimum_needs_it_too() -> None:
+    s = situation(nodes=[taken()], settings=some_settings(pools=(SPOT,), min_vms=1))
+    made = settles(s)
+    assert launched(made) == {"ec2/medium/on-demand": 1}
+
+
 def test_a_registry_without_any_of_them_has_nothing_that_leaves() -> None:
     made = plan(situation(registry=Registry(), settings=some_settings(pools=(OLD, replace(NEW, name="n"), SPOT))))
     assert (launched(made), drained(made), made.noticed) == ({}, [], ())
