@@ -83,7 +83,7 @@ def _drain(run: Run, ask: Ask) -> tuple[str, str]:
 # Oldest machine of the smallest size that takes the job: the younger ones become idle, and can end.
 RANK = "NEGOTIATOR_PRE_JOB_RANK"
 OLDEST_FIRST = (
-    f"{RANK} = 1.0e13 * MY.Rank + 1.0e12 * (RemoteOwner =?= undefined) - 1.0e8 * TotalSlotCpus - DaemonStartTime"
+    f"{RANK} = 1.0e13 * MY.Rank + 1.0e12 * (RemoteOwner =?= undefined) - 1.0e8 * TotalCpus - DaemonStartTime"
 )
 
 
