@@ -18,10 +18,9 @@ from werkzeug.serving import make_server
 
 from elastiq.interfaces import AuthError
 from tests.ec2_server import EC2Server, Rule, answer, cloud_at, error, instances, intent
+from tests.integration.ec2_answers import MADE, NONE
 
-NONE: frozenset[str] = frozenset()
 NO_KEYS: dict[str, Any] = {"aws_access_key_id": None, "aws_secret_access_key": None}
-MADE = answer("RunInstances", "<instancesSet><item><instanceId>i-1</instanceId></item></instancesSet>")
 EXPIRED = error("RequestExpired", "Request has expired.")
 HINT = "(check the credentials, their rights and the head node's clock)"
 
@@ -35,17 +34,9 @@ def no_keys_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
 
 
-@pytest.fixture(scope="module")
-def listening() -> Iterator[EC2Server]:
-    server = EC2Server()
-    yield server
-    server.close()
-
-
 @pytest.fixture
-def server(listening: EC2Server) -> EC2Server:
-    listening.forget()
-    return listening
+def server(bare: EC2Server) -> EC2Server:
+    return bare
 
 
 def keys_used(server: EC2Server) -> list[str]:

@@ -5,48 +5,23 @@ from __future__ import annotations
 import socket
 import threading
 import time
-from collections.abc import Iterator
 from contextlib import suppress
 
 import pytest
 
 from elastiq.interfaces import ConfigurationError, EndOutcome, InstanceState, SourceError, TransientError
-from tests.ec2_server import HEAD, OWNER, EC2Server, Rule, answer, cloud_at, error, instances, intent
-
-NONE: frozenset[str] = frozenset()
-NO_IMAGE = answer("DescribeImages", "<imagesSet/>")
-
-
-@pytest.fixture(scope="module")
-def listening() -> Iterator[EC2Server]:
-    server = EC2Server()
-    yield server
-    server.close()
+from tests.ec2_server import HEAD, EC2Server, Rule, answer, cloud_at, error, instances, intent
+from tests.integration.ec2_answers import NO_IMAGE, NONE, made, one, tags
 
 
 @pytest.fixture
-def server(listening: EC2Server) -> EC2Server:
-    listening.forget()
-    listening.script("DescribeImages", *[NO_IMAGE] * 3)
-    return listening
+def server(bare: EC2Server) -> EC2Server:
+    bare.script("DescribeImages", *[NO_IMAGE] * 3)
+    return bare
 
 
 def state(name: str, code: int = 16) -> str:
     return f"<instanceState><code>{code}</code><name>{name}</name></instanceState>"
-
-
-def one(key: str, inner: str = "") -> str:
-    return f"<instanceId>{key}</instanceId>{inner}"
-
-
-def tags(cluster: str = OWNER.cluster, head: str = OWNER.head, intent_id: str = "i1") -> str:
-    values = {"elastiq:cluster": cluster, "elastiq:head": head, "elastiq:pool": "ec2", "elastiq:intent": intent_id}
-    items = "".join(f"<item><key>{key}</key><value>{value}</value></item>" for key, value in values.items())
-    return f"<tagSet>{items}</tagSet>"
-
-
-def made(*items: str) -> Rule:
-    return answer("RunInstances", f"<instancesSet>{''.join(f'<item>{item}</item>' for item in items)}</instancesSet>")
 
 
 def ended(*keys: str) -> Rule:

@@ -35,35 +35,11 @@ from elastiq.plugins.cloud import ec2_answers
 from elastiq.plugins.cloud.ec2_errors import Fault
 from elastiq.plugins.cloud.ec2_telling import told
 from tests.ec2_server import HEAD, KEYS, OWNER, EC2Server, Rule, answer, cloud_at, error, instances, intent, moto_server
+from tests.integration.ec2_answers import NO_IMAGE, NONE, made, one, tags
 
-NONE: frozenset[str] = frozenset()
 HTML = (("Content-Type", "text/html"),)
 RUNNING = "<instanceState><code>16</code><name>running</name></instanceState>"
-MADE = answer(
-    "RunInstances",
-    "<instancesSet><item><instanceId>i-1</instanceId></item><item><instanceId>i-2</instanceId></item></instancesSet>",
-)
-NO_IMAGE = answer("DescribeImages", "<imagesSet/>")
-
-
-def tagged(cluster: str = OWNER.cluster, head: str = OWNER.head) -> str:
-    tags = {"elastiq:cluster": cluster, "elastiq:head": head, "elastiq:pool": "ec2", "elastiq:intent": "i9"}
-    items = "".join(f"<item><key>{key}</key><value>{value}</value></item>" for key, value in tags.items())
-    return f"<tagSet>{items}</tagSet>"
-
-
-@pytest.fixture(scope="module")
-def listening() -> Iterator[EC2Server]:
-    server = EC2Server()
-    yield server
-    server.close()
-
-
-@pytest.fixture
-def bare(listening: EC2Server) -> EC2Server:
-    """Every answer is scripted."""
-    listening.forget()
-    return listening
+MADE = made(one("i-1"), one("i-2"))
 
 
 @pytest.fixture
@@ -368,11 +344,11 @@ def test_a_circle_without_an_end_is_unknown(server: EC2Server) -> None:
 def test_states_go_by_name_and_an_unknown_one_is_neither_usable_nor_gone(
     server: EC2Server, state: str, means: InstanceState
 ) -> None:
-    server.script("DescribeInstances", instances(f"<instanceId>i-1</instanceId><privateIpAddress/>{state}{tagged()}"))
+    server.script("DescribeInstances", instances(f"<instanceId>i-1</instanceId><privateIpAddress/>{state}{tags()}"))
     (one,) = cloud_at(server.url).instances(NONE).owned
     assert one.state is means
     assert one.addresses == NONE
-    assert (one.pool, one.intent, one.head) == ("ec2", "i9", OWNER.head)
+    assert (one.pool, one.intent, one.head) == ("ec2", "i1", OWNER.head)
 
 
 def test_all_private_addresses_of_all_interfaces_are_told(server: EC2Server) -> None:
@@ -384,7 +360,7 @@ def test_all_private_addresses_of_all_interfaces_are_told(server: EC2Server) -> 
         "<ipv6AddressesSet><item><ipv6Address>2001:DB8::0007</ipv6Address></item></ipv6AddressesSet></item>"
         "<item><privateIpAddress>10.9.0.7</privateIpAddress></item></networkInterfaceSet>"
     )
-    item = f"<instanceId>i-1</instanceId><privateDnsName>ip-10-0-0-7</privateDnsName>{interfaces}{tagged()}"
+    item = f"<instanceId>i-1</instanceId><privateDnsName>ip-10-0-0-7</privateDnsName>{interfaces}{tags()}"
     server.script("DescribeInstances", instances(item))
     (one,) = cloud_at(server.url).instances(NONE).owned
     assert one.addresses == {"10.0.0.7", "10.0.0.8", "10.9.0.7", "2001:db8::7"}

@@ -10,13 +10,12 @@ import pytest
 from elastiq.interfaces import AuthError, SourceError, TransientError
 from tests.ec2_server import EC2Server, answer, cloud_at, instances, intent
 from tests.integration.certificates import Authority
+from tests.integration.ec2_answers import MADE, NONE
 from tests.integration.proxies import Proxy
 
-NONE: frozenset[str] = frozenset()
 PASSWORD = "PLANTED/pass%word"
 IN_URL = "PLANTED%2Fpass%25word"
 HINT = "(check proxy, its user name and its password)"
-MADE = answer("RunInstances", "<instancesSet><item><instanceId>i-1</instanceId></item></instancesSet>")
 
 
 @pytest.fixture(autouse=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import gzip
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from email.mime.application import MIMEApplication
 from email.mime.multipart import MIMEMultipart
 from email.mime.text import MIMEText
@@ -17,9 +17,9 @@ from elastiq import config
 from elastiq.interfaces import ConfigurationError
 from elastiq.plugins.cloud.ec2 import EC2Cloud
 from tests.ec2_server import OWNER, EC2Server, answer, error, intent
+from tests.integration.ec2_answers import MADE, NO_IMAGE
 
 Way = Callable[[Path, bytes], str]
-MADE = answer("RunInstances", "<instancesSet><item><instanceId>i-1</instanceId></item></instancesSet>")
 SCRIPT = b"#!/bin/sh\nset -e\necho \"100 % of $HOME\" > '/etc/motd' & date +%Y-%m-%d\n"
 
 
@@ -48,19 +48,11 @@ DATA = {
 }
 
 
-@pytest.fixture(scope="module")
-def listening() -> Iterator[EC2Server]:
-    server = EC2Server()
-    yield server
-    server.close()
-
-
 @pytest.fixture
-def server(listening: EC2Server) -> EC2Server:
-    listening.forget()
-    listening.script("DescribeImages", answer("DescribeImages", "<imagesSet/>"))
-    listening.script("RunInstances", MADE)
-    return listening
+def server(bare: EC2Server) -> EC2Server:
+    bare.script("DescribeImages", NO_IMAGE)
+    bare.script("RunInstances", MADE)
+    return bare
 
 
 def configured(folder: Path, url: str, lines: str, more: str = "") -> EC2Cloud:
