@@ -6,7 +6,8 @@
 
 The bench sets up situations; the suite looks at them through the contract only. ``cannot`` may hold:
 "tags", "adopt", "find" (`Cloud.find`), "limit" (fewer instances than asked), "tokens" (the same
-ClientToken makes nothing new).
+ClientToken makes nothing new), "flavours" (a catalogue of them), "stop", "notice" (that the cloud takes a
+machine back), "market" (the last offer buys a spot machine), "image".
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from elastiq.interfaces import (
     SourceError,
     ThrottledError,
     TransientError,
+    UnsupportedError,
 )
 from tests.conformance import Conformance, needs
 
@@ -76,12 +78,29 @@ class CloudBench(ABC):
 
     @abstractmethod
     def fail_next(self, call: str) -> None:
-        """Let the next "instances", "find" or "terminate" fail as a cloud fails that cannot be reached."""
+        """Let the next "instances", "find", "terminate", "stop" or "flavours" fail as a cloud fails that cannot
+        be reached."""
 
     @abstractmethod
     def garble_next(self, call: str) -> None:
         """Let the next "instances" or "launch" be answered with success and nonsense; a launch so
         answered may or may not have made instances."""
+
+    def rest(self, instance_id: str) -> None:
+        """Let a stopping instance come to be stopped ("stop")."""
+        raise NotImplementedError
+
+    def refuse_next_start(self, error: type[LaunchError]) -> None:
+        """Let the next start be refused, the way the cloud says this kind of error ("stop")."""
+        raise NotImplementedError
+
+    def take_back(self, instance_id: str) -> None:
+        """Let the cloud begin to end a spot machine because it needs it ("notice")."""
+        raise NotImplementedError
+
+    def is_spot(self, instance_id: str) -> bool:
+        """Whether it was bought as a spot machine ("market")."""
+        raise NotImplementedError
 
     def limit_next_launch(self, count: int) -> None:
         """Let the next launch make at most ``count`` instances and succeed ("limit")."""
@@ -286,6 +305,100 @@ class CloudConformance(Conformance):
         except SourceError:
             return
         assert outcome is EndOutcome.FAILED
+
+    # ---- stop and start
+
+    def test_who_cannot_stop_says_so(self, bench: CloudBench) -> None:
+        for act in (bench.cloud.stop, bench.cloud.start):
+            if bench.cloud.capabilities.stop:
+                assert dict(act([])) == {}
+            else:
+                with pytest.raises(UnsupportedError):
+                    act(["i-1"])
+
+    @needs("stop")
+    def test_a_stopped_instance_keeps_its_id_and_starts_again(self, bench: CloudBench) -> None:
+        one, two = bench.launch(2)
+        assert bench.cloud.stop([one])[one].outcome is EndOutcome.ENDING
+        bench.rest(one)
+        states = {key: instance.state for key, instance in bench.owned().items()}
+        assert states == {one: InstanceState.STOPPED, two: InstanceState.RUNNING}
+        assert bench.cloud.start([one])[one].outcome is EndOutcome.ENDING
+        bench.run(one)
+        assert bench.owned()[one].state is InstanceState.RUNNING
+
+    @needs("stop")
+    def test_an_unknown_id_spoils_neither_a_stop_nor_a_start(self, bench: CloudBench) -> None:
+        one, two = bench.launch(2)
+        bench.vanish(one)
+        for act in (bench.cloud.stop, bench.cloud.start):
+            answers = {key: answer.outcome for key, answer in act([one, two]).items()}
+            assert answers == {one: EndOutcome.NOT_FOUND, two: EndOutcome.ENDING}
+            bench.rest(two)
+
+    @needs("stop")
+    def test_a_stop_that_is_not_answered_is_not_done(self, bench: CloudBench) -> None:
+        (ours,) = bench.launch()
+        bench.fail_next("stop")
+        try:
+            outcome = bench.cloud.stop([ours])[ours].outcome
+        except SourceError:
+            return
+        assert outcome is EndOutcome.FAILED
+
+    @needs("stop")
+    @pytest.mark.parametrize("kind", [CapacityError, AuthError])
+    def test_a_refused_start_is_told_by_its_kind(self, bench: CloudBench, kind: type[LaunchError]) -> None:
+        (ours,) = bench.launch()
+        bench.cloud.stop([ours])
+        bench.rest(ours)
+        bench.refuse_next_start(kind)
+        with pytest.raises(LaunchError) as caught:
+            bench.cloud.start([ours])
+        assert type(caught.value) is kind
+        assert bench.owned()[ours].state is InstanceState.STOPPED
+
+    # ---- flavours
+
+    @needs("flavours")
+    def test_the_catalogue_tells_of_a_flavour_and_leaves_out_a_strange_one(self, bench: CloudBench) -> None:
+        known = bench.offers[0].flavour
+        found = bench.cloud.flavours([known, "no-such-flavour", "", known])
+        assert set(found) == {known}
+        assert found[known].cpus and found[known].memory_mb
+
+    @needs("flavours")
+    def test_a_catalogue_that_cannot_be_read_is_unknown_not_empty(self, bench: CloudBench) -> None:
+        known = bench.offers[0].flavour
+        bench.fail_next("flavours")
+        with pytest.raises(SourceError):
+            bench.cloud.flavours([known])
+        assert set(bench.cloud.flavours([known])) == {known}
+
+    def test_of_no_flavour_the_catalogue_tells_nothing(self, bench: CloudBench) -> None:
+        assert dict(bench.cloud.flavours([])) == {}
+
+    # ---- spot, images
+
+    @needs("market")
+    def test_a_spot_machine_is_bought_as_one_and_any_other_is_not(self, bench: CloudBench) -> None:
+        assert (bench.offers[0].market, bench.offers[-1].market) == ("", "spot")
+        (plain,) = bench.cloud.launch(bench.intent())
+        (spot,) = bench.cloud.launch(bench.intent(offer=-1))
+        assert [bench.is_spot(one.id) for one in (plain, spot)] == [False, True]
+
+    @needs("notice")
+    def test_a_machine_that_is_taken_back_has_a_notice(self, bench: CloudBench) -> None:
+        one, two = bench.launch(2)
+        bench.take_back(one)
+        notices = {instance.id: instance.notice for instance in bench.cloud.instances(frozenset()).owned}
+        assert notices[one] and "\n" not in notices[one]
+        assert notices[two] == ""
+
+    @needs("image")
+    def test_an_instance_tells_its_image(self, bench: CloudBench) -> None:
+        (ours,) = bench.launch()
+        assert bench.owned()[ours].image
 
     # ---- problems, adopt, checks
 

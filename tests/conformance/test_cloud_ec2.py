@@ -7,6 +7,7 @@ from typing import Any
 
 import boto3
 import pytest
+from moto.ec2.models.instances import StateReason
 
 from elastiq.interfaces import (
     AuthError,
@@ -37,6 +38,8 @@ ACTIONS = {
     "find": "DescribeInstances",
     "terminate": "TerminateInstances",
     "launch": "RunInstances",
+    "stop": "StopInstances",
+    "flavours": "DescribeInstanceTypes",
 }
 
 
@@ -50,7 +53,7 @@ class MotoBench(CloudBench):
         self._tag(self.head_node, self.owner.head)
         options = {option.name: option.default for option in ec2_options.OPTIONS}
         options.update(api_url=server.url, image_id=IMAGE, read_timeout_s=20.0, **KEYS)
-        pool = Pool("ec2", EC2Cloud.site_of(options), ("m5.large",), options=options)
+        pool = Pool("ec2", EC2Cloud.site_of(options), ("m5.large",), options=options, markets=("", "spot"))
         self.offers = pool.offers()
         self.cloud = EC2Cloud.from_config((pool,), self.owner)
 
@@ -82,6 +85,26 @@ class MotoBench(CloudBench):
         for reservations in moto_reservations():
             for reservation in reservations.values():
                 reservation.instances[:] = [one for one in reservation.instances if one.id != instance_id]
+
+    def rest(self, instance_id: str) -> None:
+        """moto stops at once."""
+
+    def refuse_next_start(self, error: type[LaunchError]) -> None:
+        self.server.script("StartInstances", REFUSALS[error])
+
+    def take_back(self, instance_id: str) -> None:
+        self._moto(instance_id).state_reason = StateReason(
+            "Spot instance termination", "Server.SpotInstanceTermination"
+        )
+
+    def is_spot(self, instance_id: str) -> bool:
+        return bool(self._moto(instance_id).lifecycle == "spot")
+
+    def _moto(self, instance_id: str) -> Any:
+        found = (
+            one for region in moto_reservations() for reservation in region.values() for one in reservation.instances
+        )
+        return next(one for one in found if one.id == instance_id)
 
     def refuse_next_launch(self, error: type[LaunchError]) -> None:
         self.server.script("RunInstances", REFUSALS[error])

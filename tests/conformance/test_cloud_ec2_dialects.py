@@ -32,7 +32,8 @@ class DialectBench(CloudBench):
         dialect = way.dialect if way.dialect != "generic" else "auto"
         options.update(api_url=self.server.url + way.path, image_id="ami-00000001", dialect=dialect)
         options.update(aws_access_key_id="AKIAEXAMPLE", aws_secret_access_key=SECRET, read_timeout_s=20.0)
-        pool = Pool("ec2", EC2Cloud.site_of(options), ("m5.large",), options=options)
+        markets = ("", "spot") if way.spot else ("",)
+        pool = Pool("ec2", EC2Cloud.site_of(options), ("m5.large",), options=options, markets=markets)
         self.offers = pool.offers()
         self.cloud = EC2Cloud.from_config((pool,), self.owner)
 
@@ -62,6 +63,19 @@ class DialectBench(CloudBench):
 
     def vanish(self, instance_id: str) -> None:
         del self.fake.machines[instance_id]
+
+    def rest(self, instance_id: str) -> None:
+        self.fake.machines[instance_id].state = "stopped"
+
+    def refuse_next_start(self, error: type[LaunchError]) -> None:
+        self.server.script("StartInstances", REFUSALS[error])
+
+    def take_back(self, instance_id: str) -> None:
+        self.fake.machines[instance_id].state = "shutting-down"
+        self.fake.machines[instance_id].reason = "Server.SpotInstanceTermination"
+
+    def is_spot(self, instance_id: str) -> bool:
+        return self.fake.machines[instance_id].spot
 
     def refuse_next_launch(self, error: type[LaunchError]) -> None:
         self.server.script("RunInstances", REFUSALS[error])
@@ -101,21 +115,24 @@ class TestAWS(Dialect):
     way = behaviours.AWS
 
 
+NO_SPOT = frozenset({"market", "notice"})
+
+
 class TestEucalyptus(Dialect):
-    way, cannot = behaviours.EUCALYPTUS, frozenset({"tokens"})
+    way, cannot = behaviours.EUCALYPTUS, NO_SPOT | {"tokens"}
 
 
 class TestOpenStack(Dialect):
-    way = behaviours.EC2API
+    way, cannot = behaviours.EC2API, NO_SPOT | {"flavours"}
 
 
 class TestOpenNebula(Dialect):
-    way, cannot = behaviours.OPENNEBULA, frozenset({"tags", "adopt", "tokens"})
+    way, cannot = behaviours.OPENNEBULA, NO_SPOT | {"tags", "adopt", "tokens", "flavours", "stop"}
 
 
 class TestOutscale(Dialect):
-    way = behaviours.OUTSCALE
+    way, cannot = behaviours.OUTSCALE, NO_SPOT | {"flavours"}
 
 
 class TestGeneric(Dialect):
-    way = replace(behaviours.FORGETFUL, ended="all")
+    way, cannot = replace(behaviours.FORGETFUL, ended="all"), NO_SPOT

@@ -28,6 +28,9 @@ class Behaviour:
     tokens: str = "honour"  # or "first" (finds one machine of it), "show", "ignore"
     pages: bool = True  # MaxResults and NextToken
     status: bool = True  # DescribeInstanceStatus
+    types: str = "ec2"  # the form of DescribeInstanceTypes: "ec2", "eucalyptus", or "" where there is none
+    stops: str = "all"  # StopInstances and StartInstances: as ``ended``, or "" where there are none
+    spot: bool = False  # InstanceMarketOptions is known
     shutdown: bool = True  # InstanceInitiatedShutdownBehavior is known
     dry_run: bool = True
     # TerminateInstances names who ends: "all", "numbers" (12), "true" (nobody, but says true), "nobody" (says false)
@@ -42,37 +45,39 @@ class Behaviour:
     two_addresses: bool = False  # two, in one element
 
 
-AWS = Behaviour("aws")
+AWS = Behaviour("aws", spot=True)
 
 EUCALYPTUS = Behaviour(
     "eucalyptus", path="/services/compute", versions=("2013-02-01",), declaration=False, request_id=False,
     unknown="ignore", tags=frozenset({"create"}), tokens="show", pages=False, dry_run=False, ended="all",
-    ids="i-%08x",
+    types="eucalyptus", ids="i-%08x",
 )  # fmt: skip
 
 EC2API = Behaviour(
     "openstack-ec2api", declaration=False, unknown="crash", tags=frozenset({"create"}), pages=False, status=False,
-    dry_run=False, lingers=False, ids="i-%08x",
+    types="", stops="true", dry_run=False, lingers=False, ids="i-%08x",
 )  # fmt: skip
 
 OPENNEBULA = Behaviour(
     "opennebula", signature="v2", declaration=False, request_id=False, unknown="ignore", tags=frozenset(),
-    tokens="first", pages=False, status=False, shutdown=False, dry_run=False, ended="numbers", sequential=True,
-    ids="i-%d", ids_at_launch="i-%08d", one_reservation=True, address="privateDnsName", two_addresses=True,
+    tokens="first", pages=False, status=False, types="", stops="", shutdown=False, dry_run=False, ended="numbers",
+    sequential=True, ids="i-%d", ids_at_launch="i-%08d", one_reservation=True, address="privateDnsName",
+    two_addresses=True,
 )  # fmt: skip
 
-OUTSCALE = Behaviour("outscale", tags=frozenset({"create"}), ids="i-%08x")
+OUTSCALE = Behaviour("outscale", types="", tags=frozenset({"create"}), ids="i-%08x")
 
 # A cloud that nobody has heard of: it knows EC2 of ten years ago and refuses what is newer.
 UNHEARD = Behaviour(
-    "generic", tags=frozenset(), tokens="show", pages=False, status=False, shutdown=False, dry_run=False, ids="i-%08x"
-)
+    "generic", tags=frozenset(), tokens="show", pages=False, status=False, types="", stops="", shutdown=False,
+    dry_run=False, ids="i-%08x",
+)  # fmt: skip
 
 # OpenStack before ec2-api: nova drops in silence what it does not know, the token too.
 NOVA = Behaviour(
     "generic", path="/services/Cloud", declaration=False, unknown="ignore", tags=frozenset(), tokens="ignore",
-    pages=False, status=False, shutdown=False, dry_run=False, ended="true", not_found="InstanceNotFound",
-    lingers=False, ids="i-%08x",
+    pages=False, status=False, types="", stops="true", shutdown=False, dry_run=False, ended="true",
+    not_found="InstanceNotFound", lingers=False, ids="i-%08x",
 )  # fmt: skip
 
 # A cloud that says yes to TagSpecification and forgets it.

@@ -26,6 +26,7 @@ CODES = {
     "shutting-down": 32,
     "terminated": 48,
     "stopped": 80,
+    "stopping": 64,
     "error": 0,
     "quarantine": -1,
 }
@@ -36,9 +37,13 @@ KNOWN = {
     "DescribeInstanceStatus": "InstanceId Filter",
     "DescribeImages": "ImageId",
     "TerminateInstances": "InstanceId",
+    "StopInstances": "InstanceId",
+    "StartInstances": "InstanceId",
+    "DescribeInstanceTypes": "Filter MaxResults NextToken",
     "CreateTags": "ResourceId Tag",
 }
 SIGNED = {"Action", "Version", "AWSAccessKeyId", "SignatureVersion", "SignatureMethod", "Signature", "Timestamp"}
+FLAVOURS = ("m1.small", "m5.large", "m5.small")
 Answer = tuple[int, str]
 
 
@@ -52,6 +57,8 @@ class Machine:
     tags: dict[str, str] = field(default_factory=dict)
     listed: int = 0  # so often, in this state
     launched: float = field(default_factory=time.time)
+    spot: bool = False
+    reason: str = ""  # of its state
 
     @property
     def address(self) -> str:
@@ -139,6 +146,8 @@ class FakeCloud:
         action = asked["Action"]
         handler = getattr(self, f"_{action}", None)
         absent = {"CreateTags": "create" not in self.way.tags, "DescribeInstanceStatus": not self.way.status}
+        absent.update(dict.fromkeys(("StopInstances", "StartInstances"), not self.way.stops))
+        absent["DescribeInstanceTypes"] = not self.way.types
         if handler is None or absent.get(action):
             self.complaints.append(action)
             raise Refusal("InvalidRequest", "The request received was invalid.")
@@ -159,6 +168,7 @@ class FakeCloud:
         known |= {"MaxResults", "NextToken"} if way.pages and action.startswith("DescribeInstance") else set()
         known |= {"TagSpecification"} if "launch" in way.tags else set()
         known |= {"InstanceInitiatedShutdownBehavior"} if way.shutdown else set()
+        known |= {"InstanceMarketOptions"} if way.spot else set()
         strangers = sorted({key.split(".")[0] for key in asked} - known)
         self.complaints += [f"{action} {key}" for key in strangers]
         if strangers and way.unknown == "refuse":
@@ -204,6 +214,7 @@ class FakeCloud:
             for key in found:
                 one = self.machines[key]
                 one.flavour = asked.get("InstanceType", "m1.small")
+                one.spot = asked.get("InstanceMarketOptions.MarketType") == "spot"
                 one.token = "" if self.way.tokens == "ignore" else token
                 one.tags = dict(_tags(asked, "TagSpecification.1.")) if "launch" in self.way.tags else {}
         items = [self._item(key, self.machines[key]) for key in found]
@@ -230,6 +241,33 @@ class FakeCloud:
             return xml("return", "false") + xml("instancesSet", [])
         return xml("instancesSet", rows)
 
+    def _StopInstances(self, asked: dict[str, str]) -> str:
+        return self._move(asked, "stopping")
+
+    def _StartInstances(self, asked: dict[str, str]) -> str:
+        return self._move(asked, "pending")
+
+    def _move(self, asked: dict[str, str], state: str) -> str:
+        """Of several, all or none."""
+        ids = [value for key, value in sorted(asked.items()) if key.startswith("InstanceId.")]
+        for key in ids:
+            if key not in self.machines:
+                raise Refusal(self.way.not_found, f"The instance ID '{key}' does not exist")
+        for key in ids:
+            self.machines[key].state, self.machines[key].listed = state, 0
+        if self.way.stops == "true":
+            return xml("return", "true")
+        state_of = {"code": CODES[state], "name": state}
+        return xml("instancesSet", [{"instanceId": key, "currentState": state_of} for key in ids])
+
+    def _DescribeInstanceTypes(self, asked: dict[str, str]) -> str:
+        """Eucalyptus tells of all."""
+        if self.way.types == "eucalyptus":
+            return xml("instanceTypeDetails", [{"name": one, "cpu": 2, "disk": 10, "memory": 512} for one in FLAVOURS])
+        wanted = {value for key, value in asked.items() if key.startswith("Filter.1.Value.")}
+        sizes = {"vCpuInfo": {"defaultVCpus": 2}, "memoryInfo": {"sizeInMiB": 8192}}
+        return xml("instanceTypeSet", [{"instanceType": one, **sizes} for one in FLAVOURS if one in wanted])
+
     def _CreateTags(self, asked: dict[str, str]) -> str:
         for name, key in asked.items():
             if name.startswith("ResourceId."):
@@ -249,7 +287,7 @@ class FakeCloud:
     def _go_on(self) -> None:
         for one in self.machines.values():
             one.listed += 1
-            after = {"pending": "running", "shutting-down": "terminated"}.get(one.state)
+            after = {"pending": "running", "shutting-down": "terminated", "stopping": "stopped"}.get(one.state)
             if after and one.listed > 1:
                 one.state, one.listed = after, 0
 
@@ -267,6 +305,8 @@ class FakeCloud:
             "launchTime": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(one.launched)),
             "privateIpAddress": told if self.way.address == "privateIpAddress" else None,
         }
+        if one.reason:
+            item["stateReason"] = {"code": one.reason, "message": one.reason}
         if one.token:
             item["clientToken"] = one.token
         if one.tags:

@@ -58,6 +58,8 @@ def nothing_else_happened(head: Head) -> None:
 @pytest.mark.parametrize("head", EVERY, indirect=True)
 def test_machines_are_launched_once_survive_a_kill_and_end(head: Head) -> None:
     launched(head, 2)
+    if head.cloud.way is NOVA:  # it shows neither tags nor tokens: a launch without an answer is not found
+        head.wait_for(lambda: seen(head), "the answer")
     head.kill()
     head.start()
     head.wait_for(lambda: seen(head), "the machines are known again")
