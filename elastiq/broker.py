@@ -23,6 +23,13 @@ _NO_GROUPS: Mapping[str, int] = {}
 def capacity(s: Situation, pool: Pool, flavour: str) -> Resources:
     """What a new machine offers: as configured, else as learned from workers that joined, else by the cloud's
     catalogue, of whose memory and disk the operating system takes some."""
+    kind = (pool.name, flavour)
+    if kind not in s.sizes:
+        s.sizes[kind] = _capacity(s, pool, flavour)
+    return s.sizes[kind]
+
+
+def _capacity(s: Situation, pool: Pool, flavour: str) -> Resources:
     learned = s.registry.learned.get((pool.name, flavour), Resources())
     listed, terms = s.registry.catalogue.get((pool.site, flavour), Resources()), pool.terms
     usable = Resources(

@@ -61,6 +61,7 @@ class Situation:
     wall: float = 0.0  # the same moment as ``now``, by the wall clock
     drained: frozenset[str] = frozenset()  # pools that a person takes out of service
     can_drain: bool = True
+    sizes: dict[tuple[str, str], Resources] = field(default_factory=dict)  # of new machines, once they were asked for
     # What a batch system that knows no better says.
     fits: Fits = field(default=lambda group, pool, flavour, machine: request_fits(group.request, machine))
 

@@ -99,11 +99,11 @@ def _choice(orders: Orders, tier: Tier, pool: Pool, offer: Offer, limits: list[A
 def _fits(orders: Orders, want: Wanted, offers: Offers) -> dict[Offer, str]:
     """Of each offer that may be tried for a group: empty if it would run its jobs, else why not."""
     kinds: dict[tuple[str, str], str] = {}
-    found = {}
+    found, trial = {}, orders.s.trials.get(want.group.key)
     for pool, offer in offers:
         kind = (pool.name, offer.flavour)
         if kind not in kinds:
-            refused = orders.s.trials.get(want.group.key).refuses(*kind)
+            refused = trial.refuses(*kind)
             each, misfit = (0, None) if refused else orders.fit(want.group, pool, offer.flavour)
             kinds[kind] = "" if each else misfit or "it ran none of them before"
         found[offer] = kinds[kind]
