@@ -200,7 +200,8 @@ def main() -> int:
         (5_000, 500, 400, "offers"),
     ):
         taken = seconds(offered(nodes, groups, offers).plan)
-        print(f"{groups} groups x {offers} offers x {nodes:,} nodes: {taken / of_offers:5.1f} times as long for 2x {what}")
+        name = f"{groups} groups x {offers} offers x {nodes:,} nodes"
+        print(f"{name}: {taken / of_offers:5.1f} times as long for 2x {what}")
     if of_offers > 3 * LIMIT_OF_OFFERS_S:
         return 1
     if base > LIMIT_S:

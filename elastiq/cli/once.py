@@ -6,6 +6,7 @@ It is the daemon itself, over a copy of the state, with an executor that reads a
 from __future__ import annotations
 
 import os
+import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Callable, Mapping, Optional, TypeVar
@@ -29,6 +30,7 @@ from elastiq.threads import ThreadExecutor
 
 T = TypeVar("T")
 STATE = "elastiq.db"
+PATIENCE_S = 5.0
 NO_ID = "this machine has no machine id: elastiq makes one of its own when it first starts"
 
 
@@ -40,7 +42,15 @@ class Reads(ThreadExecutor):
     def take_all(self) -> None:
         """Run the loop until all that was asked for is taken in, and what it has brought about has happened."""
         self._end_soon()
+        slow = self._events.after(PATIENCE_S, self._say_for_whom)
         self._events.run()
+        slow.cancel()
+
+    def _say_for_whom(self) -> None:
+        """To somebody who waits at a terminal."""
+        if sys.stderr.isatty():
+            lanes = [lane.partition(" ")[2] for lane, calls in self._running.items() if calls]
+            print(f"elastiqctl: no answer yet from: {', '.join(lanes)}", file=sys.stderr)
 
     def act(self, source: str, node: str, call: Callable[[], T], done: Done[T], deadline_s: float) -> None:
         """Nothing: what would be done is in the plan, and in the nodes."""

@@ -64,8 +64,12 @@ def _not_served(known: Known, v: Verdict) -> str:
     if not v.matchable and s.trials.standing(key) is not Standing.UNSERVED:
         return _misfit(known, v.group) or reason
     waiting_s, window_s = s.history.waiting_s(key, s.now), s.settings.waiting_jobs_time_s
-    if "waiting_jobs_time_s" in reason and waiting_s < window_s:
-        return f"waits too briefly, until {known.when(window_s - waiting_s)} (waiting_jobs_time_s {window_s:g})"
+    if reason.startswith("waiting_jobs_time_s"):
+        # Of a group that grew it is not known when which of its jobs came: the last of them just now, at the latest.
+        grew = waiting_s >= window_s
+        until = known.when(window_s if grew else window_s - waiting_s)
+        last = "at the latest " if grew else ""
+        return f"waits too briefly, until {last}{until} (waiting_jobs_time_s {window_s:g})"
     held_back = [text for scope, text in known.blocks() if f"{scope} is held back" in reason]
     return "; ".join(held_back) or reason or "not served yet: the next plan decides"
 

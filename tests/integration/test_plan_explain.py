@@ -187,6 +187,25 @@ def test_before_the_first_start_it_plans_by_one_look_and_leaves_no_trace(head: H
     assert not any(path.exists() for path in (head.paths.statedir, head.paths.rundir, head.paths.logdir))
 
 
+def test_every_key_is_documented(head: Head) -> None:
+    head.pool.submit(6)
+    documented = (ROOT / "docs/status.md").read_text()
+    made = head.json("plan")
+    keys = {*made, *(key for part in ("launch", "groups", "pools", "sources") for one in made[part] for key in one)}
+    assert {"launch", "count", "explanation", "detail", "settled"} <= keys
+    assert [key for key in keys if f"`{key}`" not in documented] == []
+
+
+def test_what_the_daemon_would_ask_further_is_asked_too(head: Head, cloud: EC2Server) -> None:
+    """The sizes of the flavours, where the configuration does not say them."""
+    text = head.paths.config.read_text().replace("cpus = 4\n", "").replace("memory_mb = 16384\n", "")
+    head.paths.config.write_text(text.replace("m5.small", "m5.xlarge"))
+    head.pool.submit(6)
+    made = head.json("plan")
+    assert [(one["flavour"], one["count"]) for one in made["launch"]] == [("m5.xlarge", 2)]  # of 4 cpus each
+    assert cloud.asked("DescribeInstanceTypes") and made["no_launch"] == ""
+
+
 def test_one_look_cannot_tell_how_long_jobs_have_waited_and_that_is_said(head: Head) -> None:
     head.configure(wait_s=900)
     head.pool.submit(1)

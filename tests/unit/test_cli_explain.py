@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import os
+import threading
 import time
+from argparse import Namespace
 from functools import partial
 from pathlib import Path
 from typing import Any, Optional
@@ -12,13 +16,14 @@ from typing import Any, Optional
 import pytest
 
 from elastiq import identity
-from elastiq.cli import explain, once, plan
+from elastiq.cli import commands, explain, once, plan
 from elastiq.daemon import Daemon
 from elastiq.errors import SourceError, UnsupportedError
-from elastiq.interfaces import JobGroup, Jobs, Resources
+from elastiq.interfaces import Instances, JobGroup, Jobs, Resources
+from elastiq.paths import Paths
 from elastiq.telling import local
-from tests.unit.fakes import FakeBatch, Surroundings
-from tests.unit.values import some_settings
+from tests.unit.fakes import FakeBatch, FakeCloud, Surroundings
+from tests.unit.values import a_pool, some_settings
 
 BUSY: dict[str, Any] = {
     "id": "i-1", "node": "launch.0", "state": "busy", "worker": "w1.example.com", "pool": "ec2", "flavour": "m1",
@@ -207,3 +212,53 @@ def test_what_is_held_back_is_taken_over_with_the_time_that_is_left() -> None:
         "pool ec2 is held back for another 5 s: the account's limit"
     )
     assert not core.health.blocked(offer, "aws", now + 51)
+
+
+# --------------------------------------------------------------------------- what does not answer
+
+
+class Hanging(FakeCloud):
+    """Never answers, and says nothing of it."""
+
+    call_deadline_s = 0.1
+
+    def __init__(self, leave: threading.Event) -> None:
+        super().__init__()
+        self._leave = leave
+
+    def instances(self, known: frozenset[str]) -> Instances:
+        self._leave.wait(30)
+        return Instances(())
+
+
+def test_a_site_that_hangs_is_given_up_and_delays_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    leave, batch = threading.Event(), FakeBatch()
+    batch.script.answers["jobs"] = Jobs((JobGroup("g", Resources(cpus=1), 3),))
+    settings = some_settings(pools=(a_pool("far", site="far"), a_pool("near", site="near")))
+    monkeypatch.setattr(once, "plugins", lambda *_: (batch, {"far": Hanging(leave), "near": FakeCloud()}))
+    monkeypatch.setattr("elastiq.core.MARGIN_S", 0.1)
+    monkeypatch.setattr(once, "PATIENCE_S", 0.05)
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
+    paths = Paths.of(None, *(str(tmp_path / name) for name in ("log", "state", "run")))
+    try:
+        made = plan.look(settings, paths, None, None)
+    finally:
+        leave.set()
+    errors = {source["name"]: source["error"] for source in made["sources"]}
+    assert errors == {"the queue": "", "the workers": "", "site far": "no answer within 0.2 s", "site near": ""}
+    assert [(one["pool"], one["count"]) for one in made["launch"]] == [("near", 1)]
+    assert not plan.known(made)
+    assert capsys.readouterr().err == "elastiqctl: no answer yet from: cloud far\n"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_elastiq_of_another_version_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    old = {"status": {"version": "1.9", "queue": {"groups": []}, "nodes": [], "pools": []}, "pid": 1}
+    monkeypatch.setattr(commands, "_ask", lambda *_: old)
+    errors = io.StringIO()
+    with contextlib.redirect_stderr(errors):
+        code = commands.explain(Paths.of(str(tmp_path / "conf")), Namespace(what=None, json=False))
+    assert code == 1
+    assert errors.getvalue() == "elastiqctl: elastiq 1.9 runs, another version than this elastiqctl: restart it\n"

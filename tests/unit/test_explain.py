@@ -68,6 +68,12 @@ def young(*groups: JobGroup, before_s: float) -> WaitingHistory:
     return history
 
 
+def grown(before: JobGroup, now: JobGroup) -> WaitingHistory:
+    history = young(before, before_s=100)
+    history.observe(NOW, Jobs((now,)))
+    return history
+
+
 PATIENT = some_settings(waiting_jobs_time_s=40.0)
 TWO_SIZES = some_settings(
     pools=(a_pool("small", capacity=Resources(2, 4096, gpus=0)), a_pool("large", capacity=Resources(8, 32768, gpus=0)))
@@ -123,6 +129,11 @@ GROUPS: dict[str, tuple[Callable[[], Situation], str]] = {
             group(waiting=5), settings=PATIENT, nodes=[a_node()], history=young(group(waiting=5), before_s=10)
         ),
         "4 of them: free room on w1 (i-1); 1 of them: waits too briefly, until [+30 s] (waiting_jobs_time_s 40)",
+    ),
+    "it grew a moment ago": (
+        lambda: situation(group(waiting=9), settings=PATIENT, history=grown(group(waiting=5), group(waiting=9))),
+        "5 of them: launching 2 of ec2/medium; "
+        "4 of them: waits too briefly, until at the latest [+40 s] (waiting_jobs_time_s 40)",
     ),
     "nothing fits": (
         lambda: situation(group(request=BIG), settings=TWO_SIZES),
