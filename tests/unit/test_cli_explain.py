@@ -11,7 +11,7 @@ import time
 from argparse import Namespace
 from functools import partial
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any, Mapping, Optional, Sequence
 
 import pytest
 
@@ -19,7 +19,7 @@ from elastiq import identity
 from elastiq.cli import commands, explain, once, plan
 from elastiq.daemon import Daemon
 from elastiq.errors import SourceError, UnsupportedError
-from elastiq.interfaces import Instances, JobGroup, Jobs, Resources
+from elastiq.interfaces import Instances, JobGroup, Jobs, Machine, Resources
 from elastiq.paths import Paths
 from elastiq.telling import local
 from tests.unit.fakes import FakeBatch, FakeCloud, Surroundings
@@ -252,6 +252,35 @@ def test_a_site_that_hangs_is_given_up_and_delays_no_other(
     assert not plan.known(made)
     assert capsys.readouterr().err == "elastiqctl: no answer yet from: cloud far\n"
     assert list(tmp_path.iterdir()) == []
+
+
+class Matching(FakeBatch):
+    """Runs its jobs on machines of the pool `near` alone."""
+
+    can_match = True
+
+    def match(
+        self, groups: Sequence[JobGroup], machines: Sequence[Machine]
+    ) -> Mapping[tuple[str, Machine], str]:
+        why = {"near": "", "far": "its START refuses them"}
+        return {(group.key, machine): why[machine.pool] for group in groups for machine in machines}
+
+
+def test_what_the_batch_system_says_of_would_be_workers_is_asked_in_the_same_look(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batch = Matching()
+    batch.script.answers["jobs"] = Jobs((JobGroup("g", Resources(cpus=1), 3), JobGroup("h", Resources(cpus=64), 1)))
+    settings = some_settings(
+        pools=(a_pool("far", site="far"), a_pool("near", site="near")), waiting_jobs_time_s=900.0
+    )
+    monkeypatch.setattr(once, "plugins", lambda *_: (batch, {"far": FakeCloud(), "near": FakeCloud()}))
+    made = plan.look(settings, Paths.of(None, *(str(tmp_path / name) for name in ("log", "state", "run"))), None, None)
+    assert [(one["pool"], one["count"]) for one in made["launch"]] == [("near", 1)]
+    assert {group["explanation"] for group in made["groups"]} == {
+        "launching 1 of near/medium", "nothing fits: asks 64 cpus, the largest flavour has 4 cpus"
+    }  # fmt: skip
+    assert "it cannot run 1 waiting job of 64 cpus and 3 waiting jobs of 1 cpu" in made["pools"][0]["detail"]
 
 
 def test_an_elastiq_of_another_version_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
