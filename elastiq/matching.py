@@ -6,17 +6,19 @@ that is known to run it, and where the question fails the resources alone decide
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Callable, Mapping, Optional
 
 from elastiq.core import Core
 from elastiq.executor import Outcome
 from elastiq.interfaces import JobGroup, Machine, Pool, Resources
 from elastiq.nodes import IN_SERVICE, Node
-from elastiq.situation import NOT_ASKED
 
-AT_MOST = 20_000  # pairs that are remembered
+NOT_ASKED = "it is being asked whether the batch system would run it there"
+AT_MOST = 100_000  # pairs that are remembered
 AGAIN_S = 600.0  # after a failure
 FACT = "portraits"
+Pairs = Mapping[tuple[str, Machine], JobGroup]
 
 
 class Matching:
@@ -25,15 +27,17 @@ class Matching:
     def __init__(self, core: Core, replan: Callable[[], None]) -> None:
         self._core, self._replan = core, replan
         self._answers: dict[tuple[str, Machine], str] = {}
-        self._wanted: dict[tuple[str, Machine], JobGroup] = {}
+        self._wanted: dict[tuple[str, Machine], JobGroup] = {}  # by the last plan, and not asked yet
         self._failed_at: Optional[float] = None
         self._portraits: dict[str, list[str]] = core.store.recall(FACT) or {}  # fingerprint and text, by POOL/FLAVOUR
+        self._undrawn_at: Optional[float] = None  # when a portrait failed
+        self._undrawn: set[str] = set()  # of which nodes
 
     def fits(self, group: JobGroup, pool: Pool, flavour: str, resources: Resources) -> tuple[bool, str]:
         """Whether a job of the group would run on an empty machine, and if not, or not yet known, why."""
         core = self._core
         fits, why = core.batch.fits(group, resources)
-        if not fits or self._pauses():
+        if not fits or self._pauses(self._failed_at):
             return fits, why
         fingerprint, portrait = self._portraits.get(f"{pool.name}/{flavour}", ("", ""))
         known = portrait if fingerprint == pool.fingerprint else ""
@@ -45,45 +49,56 @@ class Matching:
 
     def ask(self) -> None:
         """Ask for what the last plan lacked, and for the portrait of a worker of which there is none."""
-        core = self._core
-        if self._wanted:
-            groups = {group.key: group for group in self._wanted.values()}
-            machines = list(dict.fromkeys(machine for _, machine in self._wanted))
-            core.read("match", core.batch, lambda: core.batch.match(list(groups.values()), machines), self._matched)
-        node = next((node for node in core.registry if self._is_new(node)), None)
-        if node is not None and node.worker is not None:
-            worker = node.worker
-            core.read("portrait", core.batch, lambda: core.batch.portrait(worker), lambda seen: self._drawn(node, seen))
+        core, asked = self._core, self._wanted
+        if asked:
+            groups = list({group.key: group for group in asked.values()}.values())
+            machines = list(dict.fromkeys(machine for _, machine in asked))
+            match = partial(core.batch.match, groups, machines)
+            if core.read("match", core.batch, match, partial(self._matched, asked)):
+                self._wanted = {}
+        if not self._pauses(self._undrawn_at):
+            new = [node for node in core.registry if self._is_new(node)]
+            node = min(new, key=lambda one: one.id in self._undrawn, default=None)
+            pool = core.settings.pool(node.pool) if node is not None else None
+            if node is not None and pool is not None:
+                call = partial(core.batch.portrait, str(node.worker))
+                core.read("portrait", core.batch, call, partial(self._drawn, node, pool.fingerprint))
 
-    def _pauses(self) -> bool:
-        return self._failed_at is not None and self._core.now() - self._failed_at < AGAIN_S
+    def _pauses(self, failed_at: Optional[float]) -> bool:
+        """Whether that failure was of late; for good where it has turned out that nothing can be matched here."""
+        return not self._core.batch.can_match or (failed_at is not None and self._core.now() - failed_at < AGAIN_S)
 
-    def _matched(self, outcome: Outcome[Mapping[tuple[str, Machine], str]]) -> None:
-        core, wanted = self._core, self._wanted
-        self._wanted = {}
-        if outcome.value is None:
+    def _matched(self, asked: Pairs, outcome: Outcome[Mapping[tuple[str, Machine], str]]) -> None:
+        core, found = self._core, outcome.value
+        self._wanted = {}  # the plan that follows says what still is
+        failure = core.explain(outcome.error) if found is None else ""
+        if found is not None and not asked.keys() <= found.keys():
+            failure = f"no answer for {len(asked.keys() - found.keys())} of {len(asked)} pairs of jobs and machines"
+        if failure or found is None:
             self._failed_at = core.now()
-            text = f"{core.explain(outcome.error)}: sizes alone decide for {AGAIN_S:.0f} s"
-            core.tell("matching", text)
+            how_long = f" for {AGAIN_S:.0f} s" if core.batch.can_match else ""
+            core.tell("matching", f"{failure}: sizes alone decide{how_long}")
         else:
             self._failed_at = None
             core.tell("matching", "")
             if len(self._answers) > AT_MOST:
-                self._answers.clear()
-            self._answers.update({pair: outcome.value.get(pair, "") for pair in wanted})
+                self._answers = dict(list(self._answers.items())[AT_MOST // 2 :])  # the oldest go
+            self._answers.update({pair: found[pair] for pair in asked})
         self._replan()
 
     def _is_new(self, node: Node) -> bool:
+        """Whether it is a worker of which there is no portrait; one of an earlier image shows nothing of the next."""
         pool = self._core.settings.pool(node.pool)
-        if pool is None or node.state not in IN_SERVICE or node.seen is None or self._pauses():
+        if pool is None or node.state not in IN_SERVICE or node.seen is None or pool.outdates(node.build):
             return False
         return self._portraits.get(f"{node.pool}/{node.flavour}", [""])[0] != pool.fingerprint
 
-    def _drawn(self, node: Node, outcome: Outcome[str]) -> None:
-        core, pool = self._core, self._core.settings.pool(node.pool)
-        if core.failed(f"portrait {node.pool}", f"asking what {node.name} is like", outcome) or pool is None:
-            self._failed_at = core.now() if outcome.value is None else self._failed_at
-            return
-        self._portraits[f"{node.pool}/{node.flavour}"] = [pool.fingerprint, outcome.value or ""]
-        core.stored(lambda: core.store.remember(FACT, self._portraits))
-        self._replan()
+    def _drawn(self, node: Node, fingerprint: str, outcome: Outcome[str]) -> None:
+        core = self._core
+        if core.failed(f"portrait {node.pool}", f"asking what {node.name} is like", outcome):
+            self._undrawn_at = core.now()
+            self._undrawn.add(node.id)
+        elif core.batch.can_match:
+            self._portraits[f"{node.pool}/{node.flavour}"] = [fingerprint, outcome.value or ""]
+            core.stored(lambda: core.store.remember(FACT, self._portraits))
+            self._replan()

@@ -21,7 +21,9 @@ from elastiq.interfaces import (
     Instances,
     InstanceState,
     Intent,
+    JobGroup,
     Jobs,
+    Machine,
     Owner,
     Pool,
     SourceError,
@@ -178,6 +180,24 @@ class FakeBatch(BatchSystem):
         self.script.ask("forget", worker)
 
 
+class MatchingBatch(FakeBatch):
+    """One that can match: every job with every machine, but for groups in ``refusals``."""
+
+    can_match = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.refusals: dict[str, str] = {}  # by a group's key, why
+        self.script.answers.update(match=None, portrait=lambda worker: f"drawn from {worker}")
+
+    def match(self, groups: Sequence[JobGroup], machines: Sequence[Machine]) -> Mapping[tuple[str, Machine], str]:
+        self.script.ask("match", tuple(groups), tuple(machines))
+        return {(one.key, machine): self.refusals.get(one.key, "") for one in groups for machine in machines}
+
+    def portrait(self, worker: str) -> str:
+        return str(self.script.ask("portrait", worker))
+
+
 class FakeCloud(Cloud):
     kind = "ec2"
 
@@ -245,11 +265,13 @@ UNREACHABLE = SourceError("connection refused")
 class Surroundings:
     """A `Core` with all that it needs, on a virtual clock. ``store_path`` outlives it."""
 
+    batch_class: type[FakeBatch] = FakeBatch
+
     def __init__(self, store_path: str = ":memory:", find: bool = True, **changed: Any) -> None:
         self.clock = VirtualClock()
         self.events = VirtualQueue(self.clock)
         self.executor = HandExecutor(self.clock.monotonic)
-        self.batch, self.cloud = FakeBatch(), FakeCloud(find)
+        self.batch, self.cloud = self.batch_class(), FakeCloud(find)
         self.settings: Settings = some_settings(**changed)
         self.store = Store(store_path)
         self._launches = 0
