@@ -33,7 +33,7 @@ def job_groups(answers: Mapping[str, Iterable[Row]]) -> tuple[JobGroup, ...]:
     (MemoryUsage, ImageSize, DiskUsage), and a group there has one state. Neither is part of a shape.
     """
     found: dict[str, JobGroup] = {}
-    rejected: dict[str, set[str]] = {}  # what the negotiator said to the waiting jobs that have a limit
+    limited: list[tuple[str, Row]] = []  # with the key
     for schedd, row in ((schedd, row) for schedd, groups in answers.items() for row in groups):
         waiting, running = _counts(row, schedd)
         if not (waiting or running):
@@ -46,12 +46,12 @@ def job_groups(answers: Mapping[str, Iterable[Row]]) -> tuple[JobGroup, ...]:
             sample += f" of {schedd}" if sample and len(answers) > 1 else ""
         running += group.running or 0
         found[new.key] = replace(group, waiting=group.waiting + waiting, running=running, sample_job=sample)
-        if waiting and "concurrencylimits" in row:
-            rejected.setdefault(new.key, set()).add(word(row, "lastrejmatchreason"))
-    if rejected:
+        if "concurrencylimits" in row:
+            limited.append((new.key, row))
+    if limited:
         from elastiq.plugins.batch.htcondor_special import hold_back
 
-        hold_back(found, rejected)
+        hold_back(found, limited)
     return tuple(found.values())
 
 

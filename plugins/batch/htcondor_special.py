@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from typing import AbstractSet, Any, Mapping
+from typing import Any, Iterable
 
 from elastiq.interfaces import JobGroup
 from elastiq.plugins.batch.htcondor_ads import Row, word
-from elastiq.plugins.batch.htcondor_jobs import digest
+from elastiq.plugins.batch.htcondor_jobs import WAITING, digest
 
 PARALLEL = 11
-LIMITED = "concurrency limit "
 
 
 def special(group: JobGroup, row: Row) -> JobGroup:
@@ -27,7 +26,7 @@ def special(group: JobGroup, row: Row) -> JobGroup:
     nodes = row.get("maxhosts", 1) if row.get("jobuniverse") == PARALLEL else 1
     if isinstance(nodes, bool) or not isinstance(nodes, int) or nodes < 1:
         nodes, why_not = 1, f"its MaxHosts ({_shown(nodes)}) is no number of machines (machine_count)"
-    limits = sorted({re.sub(r"\s", "", limit) for limit in word(row, "concurrencylimits").split(",")} - {""})
+    limits = sorted(_limits(row))
     more = (pools, nodes, limits, word(row, "acctgroup"), why_not)
     if more == ((), 1, [], "", ""):
         return group
@@ -48,11 +47,29 @@ def _shown(value: Any) -> str:
     return text[6:-2][:40] if text.startswith("/Expr(") else text[:40]
 
 
-def hold_back(groups: dict[str, JobGroup], rejected: Mapping[str, AbstractSet[str]]) -> None:
+def hold_back(groups: dict[str, JobGroup], limited: Iterable[tuple[str, Row]]) -> None:
     """Mark the groups of which all waiting jobs that the negotiator rejected were rejected for a concurrency
-    limit: more machines would not help them. ``rejected``: its reasons by the key, one of them empty if it has
-    not said one."""
-    for key, reasons in rejected.items():
-        told = sorted(" ".join(reason.split()) for reason in reasons if reason)
-        if told and not groups[key].not_eligible and all(reason.startswith(LIMITED) for reason in told):
+    limit of which a running job holds a part: more machines would not help them. Where none runs, what it said
+    may be old: without a machine it considers no job, and says nothing new. ``limited``: the rows of jobs that
+    have a limit, each with the key of its group."""
+    said: dict[str, set[str]] = {}
+    in_use: set[str] = set()
+    for key, row in limited:
+        if row.get("jobstatus") in WAITING:
+            said.setdefault(key, set()).add(" ".join(word(row, "lastrejmatchreason").split()))
+        else:
+            in_use.update(name.partition(":")[0] for name in _limits(row))
+    for key, reasons in said.items():
+        told = sorted(reasons - {""})
+        if told and not groups[key].not_eligible and all(_names(reason) & in_use for reason in told):
             groups[key] = replace(groups[key], not_eligible=f"the negotiator says: {told[0]}")
+
+
+def _names(reason: str) -> set[str]:
+    """The limits in "concurrency limit a, b reached"; none in another reason."""
+    found = re.fullmatch("concurrency limit (.+) reached", reason)
+    return set(found[1].split(", ")) if found else set()
+
+
+def _limits(row: Row) -> set[str]:
+    return {re.sub(r"\s", "", limit) for limit in word(row, "concurrencylimits").split(",")} - {""}

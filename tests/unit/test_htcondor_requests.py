@@ -154,6 +154,11 @@ def test_memory_by_an_expression_over_the_job(text: str, attributes: dict[str, A
         (DEFAULT_MEMORY, {"ImageSize": 45, "MemoryUsage": 1024}, 1024),
         (DEFAULT_MEMORY, {"ImageSize": 45, "MemoryUsage": 50_001}, 50_048),  # in HTCondor's steps of 128 MB
         (DEFAULT_MEMORY, {"ImageSize": 3 * GB * GB + 1025}, 3 * GB + 128),
+        (
+            DEFAULT_MEMORY,
+            {"MemoryUsage": expr("((ResidentSetSize + 1023) / 1024)"), "ResidentSetSize": 4_194_304},
+            4096,
+        ),
         ("3 * MemoryUsage", {"MemoryUsage": 2001}, 6016),
         # by the ResidentSetSize, in KB, as newer versions and other sites have it
         ("ifThenElse(ResidentSetSize isnt undefined, ResidentSetSize / 1024, 500)", {}, 500),
@@ -305,20 +310,32 @@ def limited(*jobs: dict[str, Any]) -> JobGroup:
     return group
 
 
+RUNS = job(3, JobStatus=2, LastRejMatchReason="no match found ")
+
+
 def test_jobs_that_a_concurrency_limit_holds_back_are_no_demand_all_of_them() -> None:
-    group = limited(job(1, LastRejMatchReason=LIMIT), job(9), job(3, JobStatus=2, LastRejMatchReason="no match found "))
+    group = limited(job(1, LastRejMatchReason=LIMIT), job(9), RUNS)
     assert (group.waiting, group.running) == (10, 3)
     assert group.not_eligible == "the negotiator says: concurrency limit swlic reached"
+
+
+def test_the_limit_may_be_in_use_by_jobs_of_another_shape() -> None:
+    waits = job(5, ConcurrencyLimits="other, SWLic:2", LastRejMatchReason="concurrency limit other, swlic reached ")
+    runs = job(1, JobStatus=2, RequestCpus=7, ConcurrencyLimits="swlic:3")
+    assert max(group.not_eligible for group in groups(waits, runs)).endswith("concurrency limit other, swlic reached")
+    assert {group.not_eligible for group in groups(waits, {**runs, "ConcurrencyLimits": "third"})} == {""}
 
 
 @pytest.mark.parametrize(
     "rows",
     [
-        [job(9)],
-        [job(1, LastRejMatchReason="no match found "), job(9)],
-        [job(1, LastRejMatchReason=LIMIT), job(1, LastRejMatchReason="no match found ")],
+        [RUNS, job(9)],
+        [RUNS, job(1, LastRejMatchReason="no match found "), job(9)],
+        [RUNS, job(1, LastRejMatchReason=LIMIT), job(1, LastRejMatchReason="no match found ")],
         [job(9), job(1, JobStatus=2, LastRejMatchReason=LIMIT)],
-        [job(9, LastRejMatchReason=5)],
+        [RUNS, job(9, LastRejMatchReason=5)],
+        # all its machines are gone: the negotiator has none to match, and leaves what it said
+        [job(1, LastRejMatchReason=LIMIT), job(9)],
     ],
 )
 def test_jobs_with_a_limit_that_is_not_known_to_be_reached_are_demand(rows: list[dict[str, Any]]) -> None:
