@@ -220,12 +220,14 @@ class BatchSystem(ABC):
     def match(
         self, groups: Sequence[JobGroup], machines: Sequence[Machine]
     ) -> Mapping[tuple[str, Machine], str]:
-        """For each pair of a group's key and a machine: empty if one job of it would run there, else why
-        not. Asked only where ``can_match``."""
+        """For each pair of a group's key and a machine: empty if one job of it would run there, or may (what nobody
+        can know yet is no reason), else why not. Asked only where ``can_match``, which it makes False if it turns
+        out that it cannot. Raises `SourceError`."""
         raise UnsupportedError("this batch system cannot match jobs with machines")
 
     def portrait(self, worker: str) -> str:
-        """What `match` may want to know of future workers like this one, as text to be kept; empty for nothing."""
+        """What `match` wants to know of future workers like this one, as text to be kept; empty if this one shows
+        nothing of it now (it drains, say). Raises `SourceError`."""
         return ""
 
     def find_job(self, job: str) -> tuple[str, str]:

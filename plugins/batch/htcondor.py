@@ -63,7 +63,7 @@ class HTCondor(BatchSystem):
         self._gives_reason = True
         self._drains: dict[str, str] = {}  # the last drain of each worker, as its reason shows it
         self._undone: dict[str, set[str]] = {}  # the last ones that were cancelled
-        self._by_bindings = values.get("query_method") == "bindings"
+        self._by_bindings = self._bindings if values.get("query_method") == "bindings" else None
         self.can_match = has_bindings()
         self.can_drain = bool(values.get("drain", True))
         self.call_deadline_s = 4 * self._timeout_s  # a drain is up to three commands, and one more to undo it
@@ -214,7 +214,7 @@ class HTCondor(BatchSystem):
         from elastiq.plugins.batch.htcondor_checks import check_pool
 
         found = check_pool(self, self._run, self._ask, bool(self._constraint))
-        return (*found, *check_bindings(self._bindings, self._by_bindings))
+        return (*found, *check_bindings(self._bindings, self._by_bindings is not None))
 
     # ------------------------------------------------------------------ matching
 

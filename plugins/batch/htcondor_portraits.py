@@ -19,6 +19,7 @@ from typing import Any, Iterable, Mapping
 from elastiq.interfaces import JobGroup, Machine, Resources
 from elastiq.plugins.batch.htcondor_ads import Row, number, word
 from elastiq.plugins.batch.htcondor_own_ads import BY_DEFAULT
+from elastiq.plugins.batch.htcondor_slots import draining
 
 LARGEST = 32_000  # characters
 SLOTS_AT_MOST = 8  # of different kinds
@@ -67,10 +68,11 @@ LACKED_BY_THE_LAST = "the last worker of this pool had no {} (worker_ad can say 
 
 
 def portrait(slots: Iterable[Row]) -> str:
-    """Of the ads of one worker's slots, whole; empty if there is none to go by."""
+    """Of the ads of one worker's slots, whole; empty if there is none to go by: a slot that drains has no START,
+    and false for its Requirements (23.9)."""
     found: dict[str, None] = {}
     for row in slots:
-        if word(row, "slottype") != "dynamic" and row.get("requirements") is not None:
+        if word(row, "slottype") != "dynamic" and row.get("requirements") is not None and not draining(row):
             lines = [f"{name} = {expression(value)}" for name, value in sorted(_lasting(row).items())]
             found["\n".join(line for line in lines if line.isprintable())] = None
     kept = "\n\n".join(list(found)[:SLOTS_AT_MOST])

@@ -14,6 +14,7 @@ too, as the negotiator does, classad's does not.
 
 from __future__ import annotations
 
+import functools
 import importlib
 import json
 import os
@@ -139,7 +140,7 @@ class Side:
             self._name_targets()
         # a copy: with the older bindings the one in the ad is gone when another takes its place
         self.requirements = expression(str(self.ad.lookup("Requirements")))
-        self.clauses = list(self._expanded(str(self.requirements), DEPTH))
+        self.clauses = [(clause, expression(clause)) for clause in self._expanded(str(self.requirements), DEPTH)]
 
     def _name_targets(self) -> None:
         """Write TARGET. before the names that only the other ad can have."""
@@ -163,11 +164,11 @@ class Side:
             else:
                 yield clause
 
-    def takes(self, other: Side, clause: str = "") -> bool:
-        """Whether its Requirements, or one clause of it, are true for the other."""
-        if not clause:
+    def takes(self, other: Side, clause: Any = None) -> bool:
+        """Whether its Requirements, or one clause of them, are true for the other."""
+        if clause is None:
             return bool(other.ad.matches(self.ad))
-        self.ad["Requirements"] = expression(clause)
+        self.ad["Requirements"] = clause
         try:
             return bool(other.ad.matches(self.ad))
         finally:
@@ -258,6 +259,7 @@ def clauses(text: str, within: int = 4 * DEPTH) -> list[str]:
     return [part for start, end in zip(cuts[::2], cuts[1::2]) for part in clauses(text[start:end], within)]
 
 
+@functools.lru_cache(maxsize=4096)
 def names(text: str) -> list[tuple[str, str]]:
     """The attributes that an expression refers to, each with its scope in lower case."""
     found = ((scope.lower(), name) for scope, name in NAMES.findall(text) if name)
@@ -306,8 +308,8 @@ def unmet(me: Side, you: Side) -> str:
     """The first clause of my Requirements that is not true for you, and why."""
     if me.takes(you):
         return ""
-    for clause in me.clauses:
-        if me.takes(you, clause):
+    for clause, parsed in me.clauses:
+        if me.takes(you, parsed):
             continue
         lacking = list(absent(clause, me, you, set()))
         if not any(one.may_have(name, asker) for asker, sides, name in lacking for one in sides):

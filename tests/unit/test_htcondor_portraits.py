@@ -68,7 +68,8 @@ def test_slots_cut_from_others_are_not_drawn_and_those_alike_once() -> None:
 
 
 def test_nothing_to_go_by_is_no_portrait_and_a_large_one_is_cut_between_lines() -> None:
-    assert portrait([]) == portrait([{"machine": "w7", "slottype": "Dynamic"}]) == ""
+    drained = slot(requirements=False, state="Drained", draining=True)
+    assert portrait([]) == portrait([slot(slottype="Dynamic"), drained]) == ""
     huge = portrait([slot(**{f"attribute{number:05}": "x" * 90 for number in range(1000)})])
     assert LARGEST - 200 < len(huge) <= LARGEST
     assert all(" = " in line for line in huge.splitlines())
