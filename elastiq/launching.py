@@ -48,7 +48,8 @@ class Launching:
         blank.reason, blank.since, blank.created_at, blank.build = order.reason, now, now, pool.build
         nodes = [replace(blank, id=f"{identifier}.{n}", groups=_share(order, n)) for n in range(order.count)]
         taken = [core.registry.nodes[name] for name in order.replaces]
-        if not core.stored(partial(core.store.journal, intent, [*nodes, *(replace(n, replaced=True) for n in taken)])):
+        changed = [*nodes, *(replace(node, replaced=True) for node in taken)]
+        if not core.stored(partial(core.store.journal, intent, changed)):
             return False
         for node in taken:
             node.replaced = True

@@ -92,13 +92,13 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "ignores min_vms when it scales down",
         "I9",
-        (Change(scale_down, "drains", "- s.settings.min_vms", ""),),
+        (Change(scale_down, "drains", "minima[None] = s.settings.min_vms", "minima[None] = 0"),),
         setting(min_vms=2, max_vms=10),
     ),
     Mutant(
         "ignores the minimum of a pool when it scales down",
         "I9",
-        (Change(scale_down, "drains", "- pool.min_vms", ""),),
+        (Change(scale_down, "drains", "{name: pool.min_vms", "{name: 0"),),
         setting(pool_min_vms=2, pool_max_vms=None, max_vms=10),
     ),
     Mutant(
@@ -108,8 +108,8 @@ MUTANTS: tuple[Mutant, ...] = (
             Change(
                 scale_down,
                 "drains",
-                "s.registry.count(None, IN_SERVICE) - s",
-                "s.registry.count(None, IN_SERVICE | AT_BOOT) - s",
+                "s.registry.count(name, IN_SERVICE)",
+                "s.registry.count(name, IN_SERVICE | AT_BOOT)",
             ),
         ),
         both(setting(min_vms=2, max_vms=10), jobs(), throughout("slow_boots", times=3)),

@@ -99,7 +99,7 @@ MUTANTS: tuple[Mutant, ...] = (
             Change(
                 launching.Launching,
                 "launch",
-                "if not core.stored(partial(core.store.journal, intent, nodes)):",
+                "if not core.stored(partial(core.store.journal, intent, changed)):",
                 "if not intent:",
             ),
         ),
