@@ -7,6 +7,7 @@ import hashlib
 import io
 import json
 import os
+import shutil
 import signal
 import socket
 import sqlite3
@@ -390,6 +391,10 @@ def test_the_life_of_a_machine_is_explained_at_each_of_its_steps(head: Head, clo
     }  # fmt: skip
     assert f"drain {node['id']} (w1.example.com, ec2/m5.small): idle for 0 s" in head.ctl("plan").out
     assert not head.pool.calls("condor_drain") and not cloud.asked("TerminateInstances")
+    shutil.rmtree(head.paths.statedir)
+    lost = head.json("plan")
+    assert [one["id"] for one in lost["nodes"]] == [node["id"]]
+    assert "the state was lost" in lost["no_launch"] and lost["state_file"] is None
 
 
 def test_a_drain_that_was_begun_is_seen_to_its_end_in_the_plan(head: Head, cloud: EC2Server) -> None:
