@@ -11,7 +11,7 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import Collection, Iterable, Iterator, Mapping, Optional, Sequence
 
-from elastiq.interfaces import JobGroup, Offer, Pool, Resources
+from elastiq.interfaces import JobGroup, Offer, Pool, Resources, request_fits
 from elastiq.nodes import CAPACITY, TO_COME, Node, State
 from elastiq.packing import Room, Vector, jobs_held, need, vector, without
 from elastiq.situation import Allowance, Launch, Situation, group_name
@@ -117,39 +117,41 @@ class Orders:
         self.s, self.budget, self._room = s, Budget(s), room
         self._left = Room()  # what the ordered machines have left
         self._orders: list[Launch] = []
+        self._unasked: list[tuple[str, str]] = []  # pool and name of the machines that are ordered for no group
         self.offers = offers_in_order(s)
 
     def floor(self, leaving: Collection[str]) -> None:
         """Raise each pool and the cluster to its minimum, capacity to come counted; not so what will leave."""
         s = self.s
-        there = Counter(pool for pool, _ in s.health.unreplaced(s.now))
+        there = Counter(pool for pool, _ in (*s.health.unreplaced(s.now), *self._unasked))
         there.update(node.pool for node in s.registry if node.state in CAPACITY and node.id not in leaving)
         for pool in s.settings.pools:
             lacking = pool.min_vms - there[pool.name]
-            self._any([pool], lacking, f"min_vms {pool.min_vms} of pool {pool.name}")
-        together = sum(there.values()) + sum(order.count for order in self._orders)
-        self._any(s.settings.pools, s.settings.min_vms - together, f"min_vms {s.settings.min_vms}")
+            there[pool.name] += self._any([pool], lacking, f"min_vms {pool.min_vms} of pool {pool.name}")
+        self._any(s.settings.pools, s.settings.min_vms - sum(there.values()), f"min_vms {s.settings.min_vms}")
 
     def spares(self, leaving: Collection[str]) -> None:
         """Raise each pool to its hot spares: machines, there or to come, that no waiting job will use."""
         s, states = self.s, TO_COME | {State.IDLE}
         taken = self._room.reserved.union(leaving)
-        unused = [node for node in s.registry if node.state in states and node.id not in taken]
-        there = Counter(node.pool for node in unused)
-        for order in self._orders:
-            there[order.offer.pool] += 0 if order.groups else order.count
+        there = Counter(node.pool for node in s.registry if node.state in states and node.id not in taken)
+        there.update(pool for pool, name in self._unasked if name not in taken)
         for pool in s.settings.pools:
             lacking = pool.terms.min_idle_vms - there[pool.name]
             self._any([pool], lacking, f"min_idle_vms {pool.terms.min_idle_vms} of pool {pool.name}")
 
-    def replace(self, node: Node, pools: Sequence[Pool], reason: str) -> None:
-        """Launch one for a machine that is about to be taken, and not from where the cloud takes it."""
+    def replace(self, node: Node, pools: Sequence[Pool], holding: Resources, reason: str) -> None:
+        """Launch one that holds as much for a machine that is about to be taken, not from where the cloud takes it."""
         for pool, offer in sorted(self.offers, key=lambda one: pools.index(one[0])):
-            if offer != Offer(node.pool, node.flavour, node.network, node.market):
-                if self.launch(offer, pool, 1, reason)[0]:
-                    self._orders[-1] = replace(self._orders[-1], replaces=(node.id,))
-                    self._room.add(empty(self.s, pool.name, offer.flavour), [f"new {offer}"])
-                    return
+            if offer == Offer(node.pool, node.flavour, node.network, node.market):
+                continue
+            alike = (pool.name, offer.flavour) == (node.pool, node.flavour)
+            if not alike and not request_fits(holding, capacity(self.s, pool, offer.flavour))[0]:
+                continue
+            if self.launch(offer, pool, 1, reason)[0]:
+                self._orders[-1] = replace(self._orders[-1], replaces=(node.id,))
+                self._add(pool, offer, 1)
+                return
 
     def one_size(self, wants: Sequence[Wanted]) -> bool:
         """Whether there is no size to choose: all machines are alike, and each job needs one."""
@@ -213,14 +215,22 @@ class Orders:
             by_offer[order.offer] = Launch(order.offer, before.count + order.count, reasons, groups, replaces)
         return tuple(by_offer.values())
 
-    def _any(self, pools: Sequence[Pool], lacking: int, reason: str) -> None:
+    def _any(self, pools: Sequence[Pool], lacking: int, reason: str) -> int:
+        """Order so many for nobody in particular; how many there may be."""
+        ordered = 0
         for pool, offer in self.offers:
-            if lacking < 1:
-                return
-            count, _ = self.launch(offer, pool, lacking, reason) if pool in pools else (0, "")
-            lacking -= count
-            if count:
-                self._room.add(empty(self.s, pool.name, offer.flavour), [f"new {offer}"] * count)
+            if ordered >= lacking:
+                break
+            if pool in pools and (count := self.launch(offer, pool, lacking - ordered, reason)[0]):
+                ordered += count
+                self._add(pool, offer, count)
+        return ordered
+
+    def _add(self, pool: Pool, offer: Offer, count: int) -> None:
+        first = len(self._unasked) + 1
+        names = [f"new {offer} ({number})" for number in range(first, first + count)]
+        self._unasked += [(pool.name, name) for name in names]
+        self._room.add(empty(self.s, pool.name, offer.flavour), names)
 
     def launch(
         self, offer: Offer, pool: Pool, wanted: int, reason: str, groups: Mapping[str, int] = _NO_GROUPS

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from elastiq.interfaces import Pool
+from elastiq.interfaces import Pool, Resources
 from elastiq.nodes import CAPACITY, Node, State
 from elastiq.situation import Situation, Step
 
@@ -45,7 +45,15 @@ def replace(s: Situation, orders: Orders) -> None:
     for node in s.registry:
         if node.notice and node.state is State.BUSY and not node.replaced:
             pools = sorted(s.settings.pools, key=lambda pool: pool.name != node.pool)
-            orders.replace(node, pools, f"replaces {node.name}, which the cloud is about to take away")
+            orders.replace(node, pools, _in_use(node), f"replaces {node.name}, which the cloud is about to take away")
+
+
+def _in_use(node: Node) -> Resources:
+    """What its jobs take of it, as far as it is known."""
+    if node.seen is None:
+        return Resources()
+    both = zip(vars(node.seen.total).values(), vars(node.seen.free).values())
+    return Resources(*(None if has is None or free is None else max(0.0, has - free) for has, free in both))
 
 
 def last_jobs(s: Situation) -> list[Step]:

@@ -271,9 +271,32 @@ def test_what_is_to_leave_keeps_up_no_minimum_for_those_that_stay(where: str) ->
     assert (launched(made), drained(made)) == ({}, [])
 
 
-def test_one_machine_replaces_one_that_is_taken_where_the_minimum_needs_it_too() -> None:
-    s = situation(nodes=[taken()], settings=some_settings(pools=(SPOT,), min_vms=1))
-    made = settles(s)
+@pytest.mark.parametrize("where", ["cluster", "pool"])
+def test_one_machine_replaces_one_that_is_taken_where_the_minimum_needs_it_too(where: str) -> None:
+    pool = replace(SPOT, min_vms=1 if where == "pool" else 0)
+    made = settles(situation(nodes=[taken()], settings=some_settings(pools=(pool,), min_vms=1)))
+    assert launched(made) == {"ec2/medium/on-demand": 1}
+
+
+def test_a_machine_that_could_not_hold_its_jobs_does_not_replace_it() -> None:
+    big = a_pool("big", capacity=Resources(32, 64_000), markets=("spot",))
+    seen = a_worker(state=WorkerState.BUSY, total=Resources(32, 64_000), free=Resources(0, 0))
+    pools = (big, a_pool("small"), a_pool("larger", capacity=Resources(64, 64_000)))
+    made = plan(situation(nodes=[taken(pool="big", seen=seen)], settings=some_settings(pools=pools)))
+    assert launched(made) == {"larger/medium": 1}
+    made = plan(situation(nodes=[taken(pool="big", seen=seen)], settings=some_settings(pools=pools[:2])))
+    assert launched(made) == {}
+    half = replace(seen, free=Resources(28, 60_000))
+    made = plan(situation(nodes=[taken(pool="big", seen=half)], settings=some_settings(pools=pools[:2])))
+    assert launched(made) == {"small/medium": 1}
+
+
+def test_a_machine_of_the_same_flavour_replaces_it_although_others_offered_a_little_less() -> None:
+    registry = Registry()
+    registry.add(taken())
+    registry.learned["ec2", "medium"] = Resources(4, 7900)
+    pool = replace(SPOT, capacity=Resources())
+    made = plan(situation(registry=registry, settings=some_settings(pools=(pool,))))
     assert launched(made) == {"ec2/medium/on-demand": 1}
 
 

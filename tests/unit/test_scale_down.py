@@ -214,9 +214,7 @@ def test_a_burst_uses_the_spares_and_its_end_leaves_as_many_as_before() -> None:
     assert drained(settles(after)) == ["i-4", "i-3"]
 
 
-def test_machines_for_the_minimum_that_jobs_will_use_are_no_spares_for_long() -> None:
-    settings = some_settings(pools=(spare_pool(1, min_vms=1),))
-    s = situation(group(waiting=4), settings=settings)
-    carry_out(s, plan(s))
-    settles(s)
-    assert len(s.registry) == 2
+@pytest.mark.parametrize(("waiting", "machines"), [(0, 2), (4, 3), (8, 4)])
+def test_machines_for_the_minimum_are_spares_but_for_those_that_jobs_will_use(waiting: int, machines: int) -> None:
+    settings = some_settings(pools=(spare_pool(2, min_vms=2),))
+    assert launched(settles(situation(group(waiting=waiting), settings=settings))) == {"ec2/medium": machines}
