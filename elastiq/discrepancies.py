@@ -1,11 +1,11 @@
-"""Where a listing and the registry differ: instances that nobody knew, and such as the cloud does not list.
+"""Where the cloud and the registry differ: instances that nobody knew, are not listed, or are called impaired.
 
 Pure. Imported when there are some.
 """
 
 from __future__ import annotations
 
-from typing import Sequence
+from typing import Iterator, Mapping, Sequence
 
 from elastiq.interfaces import Instance, InstanceState
 from elastiq.nodes import JOINED, Node, Registry, State
@@ -50,3 +50,14 @@ def _not_listed(registry: Registry, node: Node, began: float, wall: float) -> No
     if node.unlisted >= LISTINGS_BEFORE_GONE:
         why = node.reason if node.state is State.TERMINATING else "the cloud lists it no more"
         registry.move(node, State.GONE, why, wall)
+
+
+def impaired(registry: Registry, problems: Mapping[str, str], wall: float) -> Iterator[tuple[str, str]]:
+    """What to tell of instances that the cloud calls impaired, each with its subject. Those that are no workers have
+    failed."""
+    for instance_id, problem in problems.items():
+        node = registry.by_instance(instance_id)
+        if node is not None:
+            yield f"problem {instance_id}", f"{instance_id}: the cloud says {problem}"
+        if node is not None and node.state in (State.BOOTING, State.LOST) and node.seen is None:
+            registry.move(node, State.FAILED, f"the cloud says {problem}", wall)

@@ -62,26 +62,18 @@ class SettleJudge:
 
     def __init__(self, settle_s: float) -> None:
         self.settle_s = settle_s
-        self._vanished_at: Optional[float] = None
+        self.vanished_at: Optional[float] = None
 
     def why_unsettled(self, view: Workers, expected: frozenset[str], began: float) -> str:
         """Empty if settled. ``expected``: names of the workers that should be there."""
-        if view.missing:
-            return f"the answer is incomplete: {', '.join(view.missing)}"
-        if view.source_up_s is not None and view.source_up_s < self.settle_s:
-            up_s = view.source_up_s
-            return f"the collector has been up for only {up_s:.0f} s of batch_settle_s {self.settle_s:g}"
         missing = expected - {worker.name for worker in view.workers}
-        if len(missing) * 2 <= len(expected):
-            self._vanished_at = None
-            return ""
-        if self._vanished_at is None:
-            self._vanished_at = began
-        away_s = began - self._vanished_at
-        if away_s >= self.settle_s:
-            return ""
-        gone = f"{len(missing)} of {len(expected)} workers vanished {away_s:.0f} s ago"
-        return f"{gone}: believed after batch_settle_s {self.settle_s:g}"
+        young = view.source_up_s is not None and view.source_up_s < self.settle_s
+        if view.missing or young or len(missing) * 2 > len(expected):
+            from elastiq.unsettled import why
+
+            return why(self, view, len(missing), len(expected), began)
+        self.vanished_at = None
+        return ""
 
 
 @dataclass

@@ -213,15 +213,12 @@ class Observer:
 
     def _problems_read(self, outcome: Outcome[Mapping[str, str]]) -> None:
         core = self._core
-        if core.failed("problems", "instance status", outcome):
-            return
-        for instance_id, problem in (outcome.value or {}).items():
+        if not core.failed("problems", "instance status", outcome) and outcome.value:
+            from elastiq.discrepancies import impaired
+
+            for subject, text in impaired(core.registry, outcome.value, core.wall()):
+                core.tell_once(subject, text)
             self._replan()
-            node = core.registry.by_instance(instance_id)
-            if node is not None:
-                core.tell_once(f"problem {instance_id}", f"{instance_id}: the cloud says {problem}")
-            if node is not None and node.state in (State.BOOTING, State.LOST) and node.seen is None:
-                core.registry.move(node, State.FAILED, f"the cloud says {problem}", core.wall())
 
 
 def _more_jobs(before: Optional[Workers], now: Workers) -> bool:

@@ -36,7 +36,7 @@ ON_DEMAND = {
     "elastiq.pool_service": "elastiqctl drain-pool",
     "elastiq.commanding": "a command of elastiqctl, as adopt or reload",
     "elastiq.complaints": "an unknown key or section, or no cluster_name",
-    "elastiq.discrepancies": "an instance that nobody knew, or that the cloud does not list",
+    "elastiq.discrepancies": "an instance that nobody knew, that the cloud does not list, or calls impaired",
     "elastiq.doubtful_ends": "a worker that is lost, or an end that takes no effect",
     "elastiq.exits": "a daemon that cannot start",
     "elastiq.failed_drains": "a drain that failed, or is undone",
@@ -72,6 +72,7 @@ ON_DEMAND = {
     "elastiq.timetable": "a section [schedule:NAME]",
     "elastiq.strangers": "a worker that is no machine of ours",
     "elastiq.torn": "a state file that is corrupt, or cannot be opened",
+    "elastiq.unsettled": "a view of the workers that is not believed",
     "elastiq.userdata": "user data",
 }
 ENTRIES = ("elastiq.service", "elastiq.plugins.batch.htcondor", "elastiq.plugins.cloud.ec2")

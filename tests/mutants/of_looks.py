@@ -58,7 +58,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "treats a partial list of workers as complete",
         "I6",
-        (Change(observations.SettleJudge, "why_unsettled", "if view.missing:", "if False:"),),
+        (Change(observations.SettleJudge, "why_unsettled", "if view.missing or", "if"),),
         often("batch_partial", for_s=1200.0, share=0.7),
     ),
     Mutant(
@@ -68,8 +68,8 @@ MUTANTS: tuple[Mutant, ...] = (
             Change(
                 observations.SettleJudge,
                 "why_unsettled",
-                "if view.source_up_s is not None and view.source_up_s < self.settle_s:",
-                "if False:",
+                "young = view.source_up_s is not None and view.source_up_s < self.settle_s",
+                "young = False",
             ),
         ),
         both(setting(batch_settle_s=600.0), often("collector_restarts", times=6, for_s=20.0)),
@@ -77,7 +77,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "believes at once that most workers have vanished",
         "I6",
-        (Change(observations.SettleJudge, "why_unsettled", "if len(missing) * 2 <= len(expected):", "if True:"),),
+        (Change(observations.SettleJudge, "why_unsettled", "or len(missing) * 2 > len(expected)", ""),),
         both(
             setting(lost_after_s=120.0, batch_settle_s=600.0, min_vms=2, max_vms=8),
             often("batch_empty", for_s=500.0, calls=["workers"]),
