@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 from itertools import combinations
-from typing import Iterable, Mapping
+from typing import Iterable
 
 from elastiq.choices import Batch, Case
 from elastiq.exhaustive import Search, work
@@ -116,40 +116,54 @@ class _Scarcity:
 
 
 def improve(layout: Layout, steps: float) -> None:
-    """Look at each machine, each two and each three, and take others in their place that hold the same for less,
-    within so many steps. Of many machines with equal content none is looked at."""
-    case = layout.case
+    """Take one machine in the place of several, and then the cheapest in the place of each, each two and each
+    three, where they hold the same, within so many steps. Many machines with equal content are left alone."""
     layout.batches = [b for batch in layout.batches for b in (_singles(batch) if batch.count <= _FEW else [batch])]
     tried: set[tuple[object, ...]] = set()
+    steps = _gather(layout, steps)
     size = 1
     while size <= _LARGEST_WINDOW and steps > 0:
         for some in combinations([b for b in layout.batches if b.count == 1], size):
-            key = tuple(sorted((b.choice, *sorted(b.content.items())) for b in some))
             content: Counter[int] = Counter()
             for batch in some:
                 content.update(batch.content)
-            choices = _candidates(case, content, some)
+            key = tuple(sorted((batch.choice, *sorted(batch.content.items())) for batch in some))
+            choices = sorted({choice for want in content for choice in layout.case.fits[want]})
             needed = work(list(content.values()), len(choices))
             steps -= 1
+            if steps <= 0:
+                break
             if key in tried or needed > steps:
-                if steps <= 0:
-                    break
                 continue
             tried.add(key)
             steps -= needed
-            others = Search(case, sorted(content.items()), choices).whole(layout.refilled) or []
+            others = Search(layout.case, sorted(content.items()), choices).whole(layout.refilled) or []
             if layout.replace(some, [b for batch in others for b in _singles(batch)]):
+                steps = _gather(layout, steps)
                 size = 0
                 break
         size += 1
 
 
+def _gather(layout: Layout, steps: float) -> float:
+    """For each choice, put onto one machine of it what the dearest machines hold that fit onto it together;
+    returns how many of the steps are left."""
+    case = layout.case
+    for choice in range(len(case.choices)):
+        some: list[Batch] = []
+        content: Counter[int] = Counter()
+        for batch in sorted(layout.batches, key=lambda b: -case.prices[b.choice]):
+            steps -= 3
+            if steps <= 0:
+                return steps
+            if batch.count == 1 and case.room_after(choice, [*content.items(), *batch.content.items()]):
+                some.append(batch)
+                content.update(batch.content)
+        room = case.room_after(choice, content.items())
+        if some and room is not None:
+            layout.replace(some, [Batch(choice, 1, dict(content), room)])
+    return steps
+
+
 def _singles(batch: Batch) -> list[Batch]:
     return [replace(batch, count=1, content=dict(batch.content)) for _ in range(batch.count)]
-
-
-def _candidates(case: Case, content: Mapping[int, int], some: Iterable[Batch]) -> list[int]:
-    """The choices that are worth looking at for the content of some machines."""
-    found = {batch.choice for batch in some}
-    found.update(c for want in content for c in case.fits[want])
-    return sorted(found)

@@ -20,7 +20,7 @@ class Layout:
     """Machines that are to be launched, with what is on each, and what the limits leave then.
 
     ``refilled``: see `Case.cost`. ``weights`` are added to the cost of a machine of each choice, so that what is
-    scarce is spared; ``preferred`` is a choice that is taken wherever it fits.
+    scarce is spared; ``preferred`` is a choice that is taken wherever it fits, and filled whatever that costs.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class Layout:
             while slots:
                 before = [replace(b, content=dict(b.content)) for b in self.batches] if nodes > 1 else []
                 limits = list(self.left)
-                served = self._use_room(want, slots, self._least_unit_cost(want, slots))
+                served = self._use_room(want, slots, self._worth_of_room(want, slots))
                 served += self._use_more(want, slots - served)
                 served += self._use_room(want, slots - served, math.inf)
                 served += self._use_larger(want, slots - served)
@@ -195,8 +195,9 @@ class Layout:
         self.left = left
         return True
 
-    def _least_unit_cost(self, want: int, slots: int) -> float:
-        return self._cheapest(want, self.case.fits[want], slots)[0] if slots else math.inf
+    def _worth_of_room(self, want: int, slots: int) -> float:
+        """What a slot on a machine that comes anyway may cost: no more than on one for this want alone."""
+        return math.inf if self._preferred is not None else self._cheapest(want, self.case.fits[want], slots)[0]
 
     def _cheapest(self, want: int, fits: Mapping[int, int], slots: int) -> tuple[float, int]:
         """The choice that costs the least for a slot on a machine that holds only this want, and that cost."""

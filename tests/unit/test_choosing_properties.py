@@ -64,7 +64,7 @@ def test_the_cost_is_never_far_from_the_least(keep: KeepTime) -> None:
 
 @pytest.mark.parametrize("keep", [PRICE_ALONE, USUAL], ids=["price", "expected"])
 def test_nor_is_it_where_the_whole_is_too_large_for_an_exact_search(keep: KeepTime) -> None:
-    found = ratios(300, 9, 5, keep, exact_steps=0)
+    found = ratios(150, 9, 5, keep, exact_steps=0)
     assert 1 - 1e-6 < min(found) and max(found) <= WORST and sum(found) / len(found) < 1.01
 
 
