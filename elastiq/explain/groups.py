@@ -41,7 +41,7 @@ def _by_machines(known: Known, v: Verdict) -> Iterator[tuple[int, str]]:
         jobs = sum(v.machines[node.id] for node in coming)
         yield jobs, _when_joined(known, coming, "it" if jobs == 1 else "them")
     if other:
-        yield sum(v.machines[name] for name in other), "room on machines that are launched for others, too"
+        yield sum(v.machines[name] for name in other), "room on machines that are launched for another reason"
 
 
 def _when_joined(known: Known, nodes: Sequence[Node], whom: str) -> str:

@@ -9,6 +9,7 @@ from elastiq.explain.known import Known, named, size, waiting
 from elastiq.interfaces import JobGroup, Pool
 from elastiq.nodes import JOINED, TO_COME
 from elastiq.situation import NOT_ASKED
+from elastiq.wording import counted
 
 
 def explained(known: Known, pool: Pool) -> list[str]:
@@ -19,7 +20,7 @@ def _limits(known: Known, pool: Pool) -> Iterator[str]:
     s, count = known.s, known.s.registry.count
     most = "no limit of its own" if pool.max_vms is None else f"at most {pool.max_vms}"
     states = f"{count(pool.name, JOINED)} joined, {count(pool.name, TO_COME)} to come"
-    yield f"{count(pool.name)} machines count ({states}); {most}, min_vms {pool.min_vms}"
+    yield f"{counted(count(pool.name), 'machine')} ({states}); {most}, min_vms {pool.min_vms}"
     for flavour in pool.flavours:
         sizes = [size(what, has) for what, has in vars(capacity(s, pool, flavour)).items() if has is not None]
         shape = ", ".join(sizes) or "its size is not known until one has joined"

@@ -116,6 +116,10 @@ GROUPS: dict[str, tuple[Callable[[], Situation], str]] = {
         lambda: situation(group(waiting=6)),
         "launching 2 of ec2/medium",
     ),
+    "room on a machine that is launched for the minimum": (
+        lambda: situation(group(), settings=FLOOR),
+        "room on machines that are launched for another reason",
+    ),
     "a launch that is only logged": (
         lambda: situation(group(), settings=some_settings(dry_run_boot_vms=True)),
         "dry run: would launch 1 of ec2/medium",
@@ -396,7 +400,7 @@ def test_of_a_pool_its_limits_sizes_prices_and_terms_are_said() -> None:
     registry = a_registry(a_node(), a_node(State.BOOTING, 2))
     registry.learned[("ec2", "medium")] = FOUR
     assert lines_of(situation(settings=some_settings(pools=(pool,)), registry=registry)) == [
-        "2 machines count (1 joined, 1 to come); at most 5, min_vms 1",
+        "2 machines (1 joined, 1 to come); at most 5, min_vms 1",
         "flavour medium: 4 cpus, 7.812 GB; 0.25 an hour (spot), 0.75 an hour (on-demand)",
         "flavour odd: its size is not known until one has joined; no price (spot), no price (on-demand)",
         "its own terms: idle_for_time_s 900, priority 2",
