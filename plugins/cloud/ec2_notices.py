@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import logging
+import time
 from dataclasses import replace
 from typing import Any, Callable, Mapping, Optional
 from urllib.parse import urlsplit
@@ -25,7 +26,7 @@ WARNING = "EC2 Spot Instance Interruption Warning"
 AT_ONCE = 10  # the most that ReceiveMessage gives
 READS = 10  # in one listing: a hundred warnings, the others come with the next
 WAIT_S = 1  # without a wait SQS asks some of its servers only, and a queue that is nearly empty looks empty
-CONNECT_S, READ_S = 3.0, 6.0  # the listing waits for as long
+CONNECT_S, READ_S, IN_ALL_S = 3.0, 6.0, 15.0  # the listing waits for as long
 REMEMBERED = 1000
 
 Told = Callable[[Fault], SourceError]
@@ -52,13 +53,15 @@ class Notices:
         return replace(one, notice=self._warned[one.id]) if one.id in self._warned and not one.notice else one
 
     def _read(self) -> None:
+        until = time.monotonic() + IN_ALL_S
         for _ in range(READS):
             messages = self._queue.receive()
             taken = [one["ReceiptHandle"] for one in messages if self._take(one)]
             if taken:
                 self._queue.delete(taken)
-            if len(taken) < len(messages) or not messages:
-                return  # what is left would be read again and again
+            # what was left would be read again and again
+            if len(taken) < len(messages) or not messages or time.monotonic() > until:
+                return
 
     def _take(self, message: Mapping[str, Any]) -> bool:
         """Whether the message was meant for us."""
