@@ -17,7 +17,10 @@ from typing import Any, Iterator
 import pytest
 
 from elastiq.interfaces import JobGroup, Jobs, Machine, Resources, SourceError, Workers
+from elastiq.plugins.batch.htcondor_own_ads import VARYING
+from elastiq.plugins.batch.htcondor_portraits import PASSING, job_ad, would_be
 from tests.e2e.cluster import IDLE, RUNNING, Cluster, wait_for
+from tests.e2e.conftest import StartDaemon
 from tests.e2e.rig import htcondor, network, places, user
 from tests.e2e.test_htcondor_plugin import MACHINE, machine
 
@@ -150,6 +153,25 @@ def test_a_job_is_matched_as_the_negotiator_does_it(cluster: Cluster, machine: s
     assert 'OpSysAndVer = "Debian13"' in said[by_cluster[mine["OpSysAndVer"]].key, machines[0]]
 
 
+def test_a_job_whose_requirements_no_machine_meets_costs_nothing_and_is_told_why(
+    cluster: Cluster, daemon: StartDaemon
+) -> None:
+    elastiq = daemon(htcondor={"query_method": "bindings"}, elastiq={"idle_for_time_s": 2})
+    impossible = cluster.submit(1, 1, "requirements = HasDocker")
+
+    def reason() -> str:
+        told = [group["reason"] for group in elastiq.status().get("queue", {}).get("groups", ()) if group["waiting"]]
+        return str(told[0]) if told else ""
+
+    wait_for(lambda: "no worker of this pool is known to have HasDocker" in reason(), 30, "it is told")
+    cluster.submit(1, 1, "request_cpus = 2", 'requirements = Machine != "ip-172-31-200-9.ec2.internal"')
+    wait_for(lambda: [job["ClusterId"] for job in cluster.jobs()] == [impossible], 60, "the other one ran")
+    wait_for(lambda: "the last worker of this pool had no HasDocker" in reason(), 30, "by now it is known better")
+    wait_for(lambda: not cluster.ec2.alive(), 60, "the machine is ended")
+    assert len(cluster.launch_calls()) == 1 and len(cluster.ec2.instances()) == 1
+    assert elastiq.stop() == 0
+
+
 @pytest.mark.parametrize(
     ("how", "said"), [(signal.SIGKILL, "ended with signal 9"), (signal.SIGSTOP, "did not answer within 2 s")]
 )
@@ -201,41 +223,39 @@ def test_the_helper_ends_when_the_head_is_killed(head: Head) -> None:
     wait_for(lambda: not Path(f"/proc/{helper}").exists(), 5, "the helper goes")
 
 
-@pytest.fixture
-def older(cluster: Cluster) -> Iterator[Any]:
-    """Ask the older modules, which the rig's Debian still has beside the newer."""
+@pytest.fixture(params=["htcondor2 23.", "htcondor 23."])
+def older(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[Any]:
+    """Ask the modules that the rig's Debian has, newer and older ones."""
     place = places.root() / "tmp/older"
+    shutil.rmtree(place, ignore_errors=True)
     place.mkdir()
     shutil.copy(SERVER, place)
-    (place / "htcondor2.py").write_text("raise ImportError\n")
-    argv = [
-        "env",
-        "CONDOR_CONFIG=/pool/head/condor_config",
-        "PYTHONPATH=/tmp/older/hide",
-        "/usr/bin/python3",
-        "-W",
-        "ignore",
-    ]
-    (place / "hide").mkdir()
-    (place / "htcondor2.py").rename(place / "hide/htcondor2.py")
-    whole = network.in_root(places.HUB, [*argv, f"/tmp/older/{SERVER.name}"])
-    process = subprocess.Popen(whole, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    assert process.stdin is not None and process.stdout is not None
+    if request.param.startswith("htcondor "):
+        (place / "hide").mkdir()
+        (place / "hide/htcondor2.py").write_text("raise ImportError\n")
+    environment = ["env", "CONDOR_CONFIG=/pool/head/condor_config", "PYTHONPATH=/tmp/older/hide"]
+    argv = [*environment, "/usr/bin/python3", "-W", "ignore", f"/tmp/older/{SERVER.name}"]
+    pipe = subprocess.PIPE
+    process = subprocess.Popen(network.in_root(places.HUB, argv), stdin=pipe, stdout=pipe, text=True)
+    stdin, stdout = process.stdin, process.stdout
+    assert stdin is not None and stdout is not None
 
     def ask(**request: Any) -> Any:
-        process.stdin.write(json.dumps({"timeout_s": 30, **request}) + "\n")
-        process.stdin.flush()
-        return json.loads(process.stdout.readline())
+        stdin.write(json.dumps({"timeout_s": 30, **request}) + "\n")
+        stdin.flush()
+        return json.loads(stdout.readline())
 
+    assert ask(do="version")["version"].startswith(request.param)
     yield ask
-    process.stdin.close()
+    stdin.close()
     assert process.wait(10) == 0, "it ends with its input"
     shutil.rmtree(place)
 
 
-def test_the_older_modules_answer_the_same(cluster: Cluster, machine: str, head: Head, older: Any) -> None:
+def test_the_modules_of_the_distribution_answer_the_same(
+    cluster: Cluster, machine: str, head: Head, older: Any
+) -> None:
     cluster.submit(3, 60, "requirements = HasDocker", "request_cpus = 2")
-    assert older(do="version")["version"].startswith("htcondor 23.")
     attributes = ["JobStatus", "JobUniverse", "RequestCpus", "Requirements"]
     query = {"pool": "", "name": "head.rig", "group_by": True, "attributes": attributes, "constraint": "JobStatus == 1"}
     said = older(do="condor_q", **query)
@@ -245,3 +265,17 @@ def test_the_older_modules_answer_the_same(cluster: Cluster, machine: str, head:
     assert "error" in older(do="condor_q", **{**query, "name": "nobody"})
     status = {"pool": "", "kind": "Any", "attributes": ["MyType", "Machine"], "constraint": 'MyType == "Machine"'}
     assert {ad["Machine"] for ad in older(do="condor_status", **status)} == {MACHINE}
+    (group,) = head.ask("commands.jobs()").groups
+    portrait = head.ask(f"commands.portrait({MACHINE!r})")
+    plain = JobGroup("plain", Resources(cpus=4, memory_mb=8192), 1)
+    drawn = [
+        Machine("ec2", "a", Resources(), portrait),
+        Machine("ec2", "b", Resources(4), worker_ad=("START = false",)),
+    ]
+    sides = {"jobs": [*map(job_ad, (group, plain))], "machines": [*map(would_be, drawn)]}
+    told = older(do="match", **sides, passing=PASSING.pattern, varying=VARYING.pattern)
+    ours = head.ask(f"bindings.match(*pickle.loads({pickle.dumps(([group, plain], drawn))!r}))")
+    keys = [group.key, plain.key]
+    refused = {(keys[job], drawn[place]): told["reasons"][why] for job, place, why in told["pairs"]}
+    assert refused == {pair: why for pair, why in ours.items() if why}
+    assert set(refused) == {(group.key, drawn[0]), (group.key, drawn[1]), (plain.key, drawn[1])}
