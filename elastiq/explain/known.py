@@ -10,6 +10,7 @@ from elastiq import scale_down
 from elastiq.interfaces import JobGroup
 from elastiq.nodes import Node, State
 from elastiq.situation import Plan, Situation, group_name
+from elastiq.wording import counted
 
 NAMED_AT_MOST = 3
 BOOTS_TO_BELIEVE = 3  # so many observed boots say more than the configured estimate
@@ -77,6 +78,6 @@ def named(names: Sequence[str]) -> str:
 def size(what: str, value: float) -> str:
     """One of the sizes of `Resources`, by its name there."""
     if not what.endswith("_mb"):
-        return f"{value:g} {what}"
+        return counted(value, what[:-1])
     kind = "" if what == "memory_mb" else f" of {what[:-3]}"
     return (f"{value / 1024:.4g} GB" if value >= 1024 else f"{value:g} MB") + kind

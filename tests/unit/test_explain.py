@@ -143,6 +143,10 @@ GROUPS: dict[str, tuple[Callable[[], Situation], str]] = {
         lambda: situation(group(request=BIG), settings=TWO_SIZES),
         "nothing fits: asks 64 GB, the largest flavour has 32 GB",
     ),
+    "nothing fits by a hair": (
+        lambda: situation(group(request=Resources(cpus=9, gpus=1)), settings=TWO_SIZES),
+        "nothing fits: asks 9 cpus, the largest flavour has 8 cpus and asks 1 gpu, the largest flavour has 0 gpus",
+    ),
     "nothing fits in two ways": (
         lambda: situation(group(request=replace(BIG, gpus=2)), settings=TWO_SIZES),
         "nothing fits: asks 64 GB, the largest flavour has 32 GB and asks 2 gpus, the largest flavour has 0 gpus",
