@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Mapping
+from typing import Callable, Mapping
 
 from elastiq.core import Core
 from elastiq.executor import Outcome
-from elastiq.interfaces import Resources
+from elastiq.interfaces import JobGroup, Pool, Resources
+from elastiq.situation import Fits
 
+BEING_ASKED = "the sizes of its flavours are being asked"
 AGAIN_S = 600.0  # after a failure
 
 
 class Catalogue:
-    """Asks each site once; what it says stands in ``registry.catalogue``."""
+    """Asks each site once; what it says stands in ``registry.catalogue``. ``replan`` is called when it has."""
 
-    def __init__(self, core: Core) -> None:
-        self._core = core
+    def __init__(self, core: Core, replan: Callable[[], None]) -> None:
+        self._core, self._replan = core, replan
         self._next: dict[str, float] = {}  # by site: when it may be asked, again after a failure
         self._answered: set[str] = set()  # that were asked, with whatever outcome
 
@@ -30,14 +32,19 @@ class Catalogue:
                 if core.read(f"flavours {site}", core.clouds[site], call, partial(self._took, site)):
                     self._next[site] = float("inf")
 
-    def why_unknown(self) -> str:
-        """Why nothing should be launched yet; empty once each site was asked."""
-        waiting = sorted(self._sites() - self._answered)
-        return f"the sizes of the flavours at {', '.join(waiting)} are being asked" if waiting else ""
+    def before(self, fits: Fits) -> Fits:
+        """What fits, while the sizes at some sites are being asked: nothing there. The other sites need not wait."""
+        asking = self._sites() - self._answered
+
+        def known(group: JobGroup, pool: Pool, flavour: str, machine: Resources) -> tuple[bool, str]:
+            if pool.site in asking and _lacks_size(pool):
+                return False, BEING_ASKED
+            return fits(group, pool, flavour, machine)
+
+        return known if asking else fits
 
     def _sites(self) -> set[str]:
-        pools = (pool for pool in self._core.settings.pools if None in (pool.capacity.cpus, pool.capacity.memory_mb))
-        return {pool.site for pool in pools if any(pool.flavours)}
+        return {pool.site for pool in self._core.settings.pools if _lacks_size(pool)}
 
     def _took(self, site: str, outcome: Outcome[Mapping[str, Resources]]) -> None:
         core = self._core
@@ -47,3 +54,8 @@ class Catalogue:
             core.registry.catalogue.update(found)
         else:
             self._next[site] = core.now() + AGAIN_S
+        self._replan()
+
+
+def _lacks_size(pool: Pool) -> bool:
+    return None in (pool.capacity.cpus, pool.capacity.memory_mb) and any(pool.flavours)

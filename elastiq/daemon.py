@@ -42,7 +42,7 @@ class Daemon:
         self.core = core
         self._plans = plans
         self.observer = Observer(core, self.plan_soon)
-        self.catalogue = Catalogue(core)
+        self.catalogue = Catalogue(core, self.plan_soon)
         self.matching: Optional[Matching] = None  # where the batch system can match
         self.last_plan = planner.Plan()
         self.last_plan_at: Optional[float] = None  # wall time
@@ -99,7 +99,7 @@ class Daemon:
         core.follow_sites()
         core.follow_limits()
         self.observer.configure()
-        self.catalogue = Catalogue(core)
+        self.catalogue = Catalogue(core, self.plan_soon)
         self._follow_batch()
         self._fingerprint()
         core.health.blocks.clear()
@@ -224,11 +224,11 @@ class Daemon:
             workers_began=observer.workers.began,
             foreign=observer.foreign(),
             allowances=self.allowances,
-            no_launch=observer.no_launch() or self.catalogue.why_unknown() or cooling,
+            no_launch=observer.no_launch() or cooling,
             no_end=observer.no_end(),
             no_drain=no_drain,
             drained=core.drained,
-            fits=fits,
+            fits=self.catalogue.before(fits),
             can_drain=core.batch.can_drain,
         )
 

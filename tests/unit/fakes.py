@@ -26,6 +26,7 @@ from elastiq.interfaces import (
     Machine,
     Owner,
     Pool,
+    Resources,
     SourceError,
     Worker,
     Workers,
@@ -210,6 +211,7 @@ class FakeCloud(Cloud):
                 "find": (),
                 "terminate": lambda ids: dict.fromkeys(ids, EndAnswer(EndOutcome.ENDING)),
                 "problems": {},
+                "flavours": {},
                 "adopt": None,
             }
         )
@@ -249,6 +251,10 @@ class FakeCloud(Cloud):
 
     def terminate(self, ids: Sequence[str]) -> Mapping[str, EndAnswer]:
         answer: Mapping[str, EndAnswer] = self.script.ask("terminate", tuple(ids))
+        return answer
+
+    def flavours(self, names: Sequence[str]) -> Mapping[str, Resources]:
+        answer: Mapping[str, Resources] = self.script.ask("flavours", tuple(names))
         return answer
 
     def problems(self, ids: Sequence[str]) -> Mapping[str, str]:
