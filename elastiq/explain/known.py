@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from statistics import median
-from typing import Callable, Iterator, Sequence
+from typing import Callable, Iterable, Iterator, Optional, Sequence
 
 from elastiq import scale_down
 from elastiq.interfaces import JobGroup
-from elastiq.nodes import Node, State
+from elastiq.nodes import IN_SERVICE, Node, State
 from elastiq.situation import Plan, Situation, group_name
 from elastiq.wording import counted
 
@@ -18,8 +18,7 @@ BOOTS_TO_BELIEVE = 3  # so many observed boots say more than the configured esti
 
 class Known:
     """A situation and its plan, by what is asked for: ``reserved`` are the jobs that a machine has room for, by
-    their groups; ``drains``, ``ends`` and ``kept`` the reasons of the plan's steps, by node id; ``going`` counts
-    the idle machines that go, by pool."""
+    their groups; ``drains``, ``ends`` and ``kept`` the reasons of the plan's steps, by node id."""
 
     def __init__(self, s: Situation, plan: Plan, at: Callable[[float], str]) -> None:
         self.s, self.plan, self.at = s, plan, at
@@ -31,13 +30,22 @@ class Known:
         self.drains = {step.node.id: step.reason for step in plan.drains}
         self.ends = {step.node.id: step.reason for step in (*plan.ends, *plan.failed)}
         self.kept = {step.node.id: step.reason for step in plan.kept}
-        self.going = Counter(step.node.pool for step in plan.drains if step.node.state is State.IDLE)
+        going = [step.node for step in plan.drains if step.node.state is State.IDLE]
+        left = [s.registry.nodes[name] for name in self.leaving if name not in {node.id for node in going}]
+        self._going = _by_pool(going)
+        self._leaving_later = _by_pool(node for node in left if node.state in IN_SERVICE)
         self._boots: dict[tuple[str, str], list[float]] = defaultdict(list)
         for node in s.registry:
             if node.joined_at is not None and node.id != node.instance_id:  # not one that was found
                 took_s = node.joined_at - node.created_at
                 if 0 < took_s <= s.settings.estimated_vm_deploy_time_s_of(node.pool):
                     self._boots[node.pool, node.flavour].append(took_s)
+
+    def stay(self, pool: Optional[str], leaves: bool) -> int:
+        """How many machines of a pool, or of all, keep up its minimum once the plan is carried out: for one that is
+        to leave itself, those that leave later do."""
+        there = self.s.registry.count(pool, IN_SERVICE) - self._going[pool]
+        return there if leaves else there - self._leaving_later[pool]
 
     def when(self, in_s: float) -> str:
         """The moment that comes in so many seconds."""
@@ -62,6 +70,11 @@ class Known:
         if node is None:
             return name.partition("worker ")[2] or name
         return f"{node.worker} ({node.name})" if node.worker else node.name
+
+
+def _by_pool(nodes: Iterable[Node]) -> Counter[Optional[str]]:
+    """How many there are of each pool; of all of them under None."""
+    return Counter(of for node in nodes for of in (None, node.pool))
 
 
 def waiting(count: int, group: JobGroup) -> str:

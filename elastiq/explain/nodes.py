@@ -7,7 +7,7 @@ from typing import Callable, Mapping, Optional
 from elastiq.demand import Standing
 from elastiq.explain.known import Known, named, waiting
 from elastiq.interfaces import Pool
-from elastiq.nodes import AT_BOOT, IN_SERVICE, Node, State
+from elastiq.nodes import AT_BOOT, Node, State
 
 
 def explained(known: Known, node: Node) -> str:
@@ -73,7 +73,7 @@ def _idle(known: Known, node: Node) -> str:
 
 def _obstacle(known: Known, node: Node, pool: Optional[Pool]) -> str:
     """What keeps any machine, also one that is to go."""
-    s, count = known.s, known.s.registry.count
+    s = known.s
     if s.no_end:
         return f"nothing is ended now, {s.no_end}"
     if node.site not in s.sites:
@@ -82,11 +82,11 @@ def _obstacle(known: Known, node: Node, pool: Optional[Pool]) -> str:
         return "something is being asked for it"
     if not node.may_act(s.now):
         return f"{node.reason}: again at {known.when(node.retry_at - s.now)}"
-    if count(None, IN_SERVICE) - sum(known.going.values()) <= s.settings.min_vms:
+    leaves = node.id in known.leaving
+    if known.stay(None, leaves) <= s.settings.min_vms:
         return f"min_vms {s.settings.min_vms}"
-    if pool is not None and pool.name not in s.drained:
-        if count(pool.name, IN_SERVICE) - known.going[pool.name] <= pool.min_vms:
-            return f"min_vms {pool.min_vms} of pool {pool.name}"
+    if pool is not None and pool.name not in s.drained and known.stay(pool.name, leaves) <= pool.min_vms:
+        return f"min_vms {pool.min_vms} of pool {pool.name}"
     return ""
 
 

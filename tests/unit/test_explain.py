@@ -117,7 +117,7 @@ GROUPS: dict[str, tuple[Callable[[], Situation], str]] = {
         "launching 2 of ec2/medium",
     ),
     "room on a machine that is launched for the minimum": (
-        lambda: situation(group(), settings=FLOOR),
+        lambda: situation(group(), settings=some_settings(min_vms=1)),
         "room on machines that are launched for another reason",
     ),
     "a launch that is only logged": (
@@ -450,11 +450,12 @@ POOLS = (
     a_pool("c", terms=Terms(idle_for_time_s=60.0)),
 )
 SERVING = st.sampled_from([State.IDLE, State.IDLE, State.IDLE, State.BUSY, State.BOOTING, State.DRAINING, State.LOST])
-NODE = st.tuples(SERVING, st.sampled_from("abcd"), st.sampled_from([0.0, 100.0, 700.0, 900.0]), st.booleans())
+OTHER = st.sampled_from(["", "", "", "waits", "taken"])
+NODE = st.tuples(SERVING, st.sampled_from("abcd"), st.sampled_from([0.0, 100.0, 700.0, 900.0]), OTHER)
 ASKED = st.tuples(st.sampled_from([1, 2, 4, 16]), st.integers(1, 9))
 
 
-@settings_of_hypothesis(max_examples=150, deadline=None)
+@settings_of_hypothesis(max_examples=250, deadline=None)
 @given(
     st.lists(NODE, max_size=7),
     st.lists(ASKED, max_size=3),
@@ -464,7 +465,7 @@ ASKED = st.tuples(st.sampled_from([1, 2, 4, 16]), st.integers(1, 9))
     st.sets(st.sampled_from("abc"), max_size=2),
 )
 def test_a_node_is_said_to_go_when_it_goes_and_else_what_keeps_it(
-    nodes: list[tuple[State, str, float, bool]],
+    nodes: list[tuple[State, str, float, str]],
     asked: list[tuple[int, int]],
     min_vms: int,
     max_vms: Optional[int],
@@ -472,9 +473,12 @@ def test_a_node_is_said_to_go_when_it_goes_and_else_what_keeps_it(
     drained: set[str],
 ) -> None:
     made = [
-        a_node(state, number, pool=pool, idle_s=idle_s, retry_at=NOW + 9 if waits else 0.0, reason="a reason")
-        for number, (state, pool, idle_s, waits) in enumerate(nodes, 1)
-    ]
+        a_node(
+            state, number, pool=pool, idle_s=idle_s, reason="a reason", retry_at=NOW + 9 if other == "waits" else 0.0,
+            instance=an_instance(f"i-{number}", notice="an interruption" if other == "taken" else ""),
+        )
+        for number, (state, pool, idle_s, other) in enumerate(nodes, 1)
+    ]  # fmt: skip
     groups = [group(f"{n}", waiting, Resources(cpus=cpus)) for n, (cpus, waiting) in enumerate(asked)]
     settings = some_settings(pools=POOLS, min_vms=min_vms, max_vms=max_vms)
     s = situation(*groups, nodes=made, settings=settings, no_drain=no_drain, drained=frozenset(drained))
