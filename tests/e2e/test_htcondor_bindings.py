@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Iterator
 
@@ -98,6 +99,10 @@ def waiting(jobs: Jobs) -> dict[int, JobGroup]:
     return {int(group.sample_job.partition(".")[0]): group for group in jobs.groups if group.waiting}
 
 
+def no_sample(jobs: Jobs) -> set[JobGroup]:
+    return {replace(group, sample_job="") for group in jobs.groups}
+
+
 def test_both_methods_say_the_same_of_queue_and_workers(cluster: Cluster, machine: str, head: Head) -> None:
     cluster.run_on(MACHINE, 120)
     cluster.submit(3, 60, "hold = true")
@@ -108,13 +113,14 @@ def test_both_methods_say_the_same_of_queue_and_workers(cluster: Cluster, machin
     gpus = cluster.submit(2, 60, "request_gpus = 1", "require_gpus = Capability > 7")
     wait_for(lambda: len(cluster.jobs(IDLE)) == 9, 20, "the factory makes its first jobs")
     one, other = head.both("jobs()")
-    assert set(one.groups) == set(other.groups) and one.missing == other.missing == ()
+    # the negotiator may mark a job in between, and then another one is the sample
+    assert no_sample(one) == no_sample(other) and one.missing == other.missing == ()
     assert len(waiting(one)) == 3 and sum(group.running or 0 for group in one.groups) == 1
     assert any(line.startswith("wantmemory = ") for line in waiting(one)[own].ad)
     assert any(line.startswith("requiregpus = ") for line in waiting(one)[gpus].ad)
     assert head.both(f"jobs_recorded_on([{MACHINE!r}, 'other'])") == ({MACHINE: 1, "other": 0},) * 2
-    assert len(set(head.both(f"find_job('{own}.1')"))) == 1
-    assert len(set(head.both(f"portrait({MACHINE!r})"))) == 1
+    for call in (f"find_job('{own}.1')", f"portrait({MACHINE!r})"):  # two reads, and things change in between
+        wait_for(lambda call=call: len(set(head.both(call))) == 1, 10, f"the same answer to {call}")
 
     def same_workers() -> bool:  # they are two reads, of ads that are sent every 5 s
         first, second = head.both("workers()")
