@@ -5,21 +5,21 @@ from __future__ import annotations
 from typing import Any, Mapping
 
 from elastiq.control import Refused
-from elastiq.core import Core
-
-VERBS = ("drain-pool", "undrain-pool")
+from elastiq.core import Core, log
 
 
 def change(core: Core, verb: str, args: Mapping[str, Any]) -> dict[str, Any]:
-    """Carry out one of VERBS; the next plan does what follows from it."""
-    name, names = args.get("pool"), sorted(pool.name for pool in core.settings.pools)
+    """Carry out ``drain-pool`` or ``undrain-pool``; the next plan does what follows from it. Raises `Refused`."""
+    name, names = args.get("pool"), [pool.name for pool in core.settings.pools]
+    if not isinstance(name, str):
+        raise Refused("malformed", '"pool" is the name of a pool')
     if name not in names and not (verb == "undrain-pool" and name in core.drained):
-        raise Refused("no-such-pool", f"there is no pool `{name}`, the pools are {', '.join(names)}")
-    drained = {*core.drained, name} if verb == "drain-pool" else core.drained - {name}
-    if not core.stored(lambda: core.store.remember("drained", sorted(drained))):
-        raise Refused("failed", "the store cannot be written: nothing was changed")
-    core.drained = frozenset(drained)
-    core.record(verb, "", str(name), "a person asked for it")
-    told = ", ".join(sorted(drained))
-    core.tell("pools out of service", f"{told}: nothing is launched there, and what is idle there ends" if told else "")
+        raise Refused("impossible", f"there is no pool `{name}`; there are {', '.join(names)}")
+    drained = core.drained | {name} if verb == "drain-pool" else core.drained - {name}
+    if drained != core.drained:
+        if not core.stored(lambda: core.store.remember("drained", sorted(drained))):
+            raise Refused("impossible", "the state cannot be written (see elastiqctl status): nothing was changed")
+        core.drained = drained
+        core.record(verb, "", name, f"elastiqctl {verb}")
+        log.warning("pool %s: %s service, as a person asked for", name, "out of" if name in drained else "back in")
     return {"drained": sorted(drained)}

@@ -24,7 +24,7 @@ SCHEMA = 1
 def snapshot(daemon: Daemon) -> dict[str, Any]:
     """One object with everything that a person or a script may want to know."""
     core, observer = daemon.core, daemon.observer
-    settings, now = core.settings, core.now()
+    settings, now = daemon.settings_now(), core.now()
     sources = [_source(seen, now) for seen in observer.observations()]
     sources[1].update(settled=not observer.settled_why, why_unsettled=observer.settled_why)
     counted = len(core.registry) + (observer.foreign() if settings.quota_counts == "all" else 0)
@@ -39,6 +39,7 @@ def snapshot(daemon: Daemon) -> dict[str, Any]:
         "queue": _queue(daemon, now),
         "nodes": [_node(node) for node in core.registry],
         "pools": [_pool(core, pool) for pool in settings.pools],
+        "schedules": _schedules(core) if settings.schedules else [],
         "quota": {
             **_fields(settings, "min_vms max_vms"),
             "counts": settings.quota_counts,
@@ -58,6 +59,12 @@ def snapshot(daemon: Daemon) -> dict[str, Any]:
 
         explain(daemon, made)
     return made
+
+
+def _schedules(core: Core) -> list[str]:
+    from elastiq.schedule import schedules_in_force
+
+    return [schedule.name for schedule in schedules_in_force(core.settings, core.wall())]
 
 
 def _fields(of: object, names: str) -> dict[str, Any]:
@@ -113,6 +120,8 @@ def _pool(core: Core, pool: Pool) -> dict[str, Any]:
     blocked = {offer: core.health.blocked(offer, pool.site, core.now()) for offer in pool.offers()}
     return {
         **_fields(pool, "name site min_vms max_vms"),
+        **_fields(pool.terms, "min_idle_vms priority"),
+        "drained": pool.name in core.drained,
         "flavours": list(pool.flavours),
         "counted": core.registry.count(pool.name),
         "to_come": core.registry.count(pool.name, TO_COME),

@@ -56,6 +56,11 @@ examples:
 exit codes: 0 told   1 nothing has that name, or the job could not be asked for   3 elastiq does not run
   4 no permission, or no answer
 """,
+    "drain-pool": """\
+Its idle machines end whatever their idle time; busy ones end when they have become idle: no job is ended. Its
+min_vms and min_idle_vms do not hold meanwhile; that of the cluster does, by machines of other pools. It outlives
+restarts, until `elastiqctl undrain-pool NAME`.
+""",
 }
 
 
@@ -68,6 +73,8 @@ _VERBS: Mapping[str, str] = {
     "explain": "why a job has no machine, why a node is kept or goes, what a pool can do",
     "log": "show the end of the log and follow it (Ctrl-C ends)",
     "conf": "show versions, places and the keys that are set (no secret)",
+    "drain-pool": "take a pool out of service: nothing is launched there, and what is idle there ends",
+    "undrain-pool": "take a pool back into service",
     "adopt": "take over the instances that another head node left to this cluster",
     "demo": "run elastiq on a simulated cluster (options: elastiqctl demo --help)",
 }
@@ -106,7 +113,7 @@ def _run(argv: list[str]) -> int:
     from elastiq.cli import commands
     from elastiq.paths import Paths
 
-    run: Callable[[Paths, Any], int] = getattr(commands, args.verb)
+    run: Callable[[Paths, Any], int] = getattr(commands, args.verb.replace("-", "_"))
     return run(Paths.of(args.config, args.logdir, args.statedir, args.rundir), args)
 
 
@@ -142,6 +149,8 @@ def _parser() -> argparse.ArgumentParser:
         "-n", "--lines", type=_count, default=20, help="so many lines first (default 20)"
     )
     added["log"].add_argument("--no-follow", action="store_true", help="end there")
+    for verb in ("drain-pool", "undrain-pool"):
+        added[verb].add_argument("pool", metavar="NAME", help="`ec2`, or the NAME of a section [ec2:NAME]")
     added["adopt"].add_argument("--yes", action="store_true", help="do not ask")
     return parser
 

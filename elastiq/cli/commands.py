@@ -151,6 +151,23 @@ def adopt(paths: Paths, args: Namespace) -> int:
     return 0
 
 
+def drain_pool(paths: Paths, args: Namespace) -> int:
+    after = f"nothing is launched there, and what is idle there ends (undone by: elastiqctl undrain-pool {args.pool})"
+    return _serve(paths, args, f"pool {args.pool} is out of service: {after}")
+
+
+def undrain_pool(paths: Paths, args: Namespace) -> int:
+    return _serve(paths, args, f"pool {args.pool} is in service")
+
+
+def _serve(paths: Paths, args: Namespace, done: str) -> int:
+    answer = _ask(paths, args.verb, {"pool": args.pool})
+    if isinstance(answer, int):
+        return answer
+    print(done)
+    return 0
+
+
 def _yes(question: str) -> bool:
     try:
         return input(question).strip().lower() in ("y", "yes")

@@ -48,6 +48,8 @@ def _head(screen: Screen, status: Status, pid: int, silent_s: float) -> list[str
         lines.append(
             screen.line(f"! the decision loop has been silent for {duration(silent_s)}: it hangs", "bad")
         )
+    if status["schedules"]:
+        lines.append(screen.line(f"schedules in force: {', '.join(status['schedules'])}"))
     return lines + [screen.line(f"! {notice}", "warn") for notice in status["notices"]]
 
 
@@ -141,9 +143,12 @@ def _pools(screen: Screen, pools: list[Status]) -> list[str]:
         # Of what a block holds back, it says itself; one of a pool or a site holds back all of its offers.
         trouble += [f"block: {why}" for why in dict.fromkeys(pool["blocked"].values())]
         above = _above(screen, pool)
+        if pool["drained"]:
+            trouble.insert(0, f"out of service, until elastiqctl undrain-pool {pool['name']}")
         if len(pools) > 1 or trouble or above:
             most = "" if pool["max_vms"] is None else f" of at most {pool['max_vms']}"
-            lines.append(screen.line(f"pool {pool['name']}: {_count(pool)}{most}"))
+            terms = "".join(f", {key} {pool[key]:g}" for key in ("min_vms", "min_idle_vms", "priority") if pool[key])
+            lines.append(screen.line(f"pool {pool['name']}: {_count(pool)}{most}{terms}"))
         lines += ["  " + line for line in above]
         lines += [screen.line(f"  ! {line}", "warn") for line in trouble]
     return lines

@@ -802,6 +802,27 @@ def _take_terminal() -> None:
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
 
+def test_a_pool_is_taken_out_of_service_and_back(head: Head) -> None:
+    assert head.ctl("drain-pool", "ec2").returncode == 3
+    assert head.ctl("drain-pool").returncode == 2
+    head.configure("[ec2:gpu]\nflavour = g1.large\n")
+    head.ctl("start")
+    wrong = head.ctl("drain-pool", "gpus")
+    assert (wrong.returncode, wrong.stderr) == (1, "elastiqctl: there is no pool `gpus`; there are ec2, gpu\n")
+    done = head.ctl("drain-pool", "gpu")
+    assert (done.returncode, done.stdout) == (
+        0,
+        "pool gpu is out of service: nothing is launched there, and what is idle there ends "
+        "(undone by: elastiqctl undrain-pool gpu)\n",
+    )
+    head.ctl("restart")
+    assert [pool["drained"] for pool in head.status()["pools"]] == [False, True]
+    assert "  ! out of service, until elastiqctl undrain-pool gpu" in head.ctl("status").stdout.splitlines()
+    done = head.ctl("undrain-pool", "gpu")
+    assert (done.returncode, done.stdout) == (0, "pool gpu is in service\n")
+    assert [pool["drained"] for pool in head.status()["pools"]] == [False, False]
+
+
 def test_a_default_daemon_does_not_import_elastiqctl() -> None:
     code = "import sys, elastiq.service; print([m for m in sys.modules if m.startswith(('elastiq.cli', 'elastiq.client', 'elastiq.simulation'))])"  # noqa: E501
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)

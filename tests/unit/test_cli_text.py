@@ -117,7 +117,7 @@ def test_the_last_lines_since_a_start(tmp_path: Path) -> None:
 def status(quota: dict[str, Any], *pools: dict[str, Any]) -> dict[str, Any]:
     """A status by the keys of docs/status.md, of a cluster at rest."""
     pool: dict[str, Any] = {"site": "aws", "flavours": ["m1"], "max_vms": None, "counted": 0}
-    pool |= {"breaker": None, "blocked": {}}
+    pool |= {"breaker": None, "blocked": {}, "drained": False, "min_vms": 0, "min_idle_vms": 0, "priority": 0.0}
     queue = {"known": True, "complete": True, "waiting_jobs": 0, "running_jobs": 0, "unmatchable_jobs": 0}
     return {
         "version": "2.0",
@@ -128,6 +128,7 @@ def status(quota: dict[str, Any], *pools: dict[str, Any]) -> dict[str, Any]:
         "nodes": [],
         "quota": {"min_vms": 0, "max_vms": 3, "counts": "owned", "counted": 0, "limits": [], **quota},
         "pools": [{**pool, **one} for one in pools],
+        "schedules": [],
         "sources": [{"name": "the queue", "age_s": 1.0, "known": True, "error": ""}],
         "last_plan": {"at": None},
         "last_action": {"at": None, "summary": ""},

@@ -8,6 +8,7 @@ import time
 from datetime import timezone
 from typing import Iterator
 
+from elastiq.cli import view
 from elastiq.core import Core
 from elastiq.daemon import FRESH_S, HEARTBEAT_S, Daemon
 from elastiq.events import EventQueue, RealClock
@@ -120,3 +121,21 @@ def test_a_pool_tells_of_the_schedules_in_force_and_until_when() -> None:
         "schedule days is in force: max_vms 7, min_idle_vms 1",
     ]
     assert "at most 7" in pool["detail"][0]
+
+
+def test_the_limits_are_those_that_hold_now_and_the_schedules_in_force_are_named() -> None:
+    always, never = (Window(frozenset(range(7)), 0, DAY_MIN),), (Window(frozenset(), 0, DAY_MIN),)
+    schedules = (
+        Schedule("all", always, "UTC", timezone.utc, (("min_vms", 2), ("max_vms", None))),
+        Schedule("nights", never, "UTC", timezone.utc, (("max_vms", 1),), "ec2"),
+        Schedule("days", always, "UTC", timezone.utc, (("max_vms", 7), ("min_idle_vms", 1)), "ec2"),
+    )
+    status = Daemon(Surroundings(schedules=schedules).core).snapshot
+    assert status["schedules"] == ["all", "days"]
+    assert (status["quota"]["min_vms"], status["quota"]["max_vms"]) == (2, None)
+    (pool,) = status["pools"]
+    assert (pool["min_vms"], pool["max_vms"], pool["min_idle_vms"]) == (0, 7, 1)
+    assert "schedules in force: all, days" in view.text(status, 4711, 1.0).splitlines()
+    plain = Daemon(Surroundings().core).snapshot
+    assert plain["schedules"] == []
+    assert "schedules" not in view.text(plain, 4711, 1.0)
