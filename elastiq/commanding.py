@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from concurrent.futures import Future
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
-from elastiq.control import Answer
+from elastiq import __version__
+from elastiq.control import Answer, Refused
 
 if TYPE_CHECKING:
+    from elastiq.daemon import Daemon
     from elastiq.service import Service
 
 
@@ -26,3 +29,17 @@ def start(service: Service, verb: str, args: Answer) -> Future[Answer]:
 
     service.events.post(run)
     return future
+
+
+def carry_out(daemon: Daemon, verb: str, args: Answer) -> dict[str, Any]:
+    """Do it; its acts go on after that. Raises `Refused`. On the decision thread."""
+    if verb == "adopt":
+        from elastiq.adoption import adopt
+
+        return adopt(daemon.core, daemon.observer.instances, args.get("ids"), partial(daemon.advance, "check_vms"))
+    if verb in ("drain-pool", "undrain-pool"):
+        from elastiq.pool_service import change
+
+        daemon.plan_soon()
+        return change(daemon.core, verb, args)
+    raise Refused("unknown-verb", f"`{verb}` is not a command of elastiq {__version__}")

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import threading
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Any, Callable, Mapping, Optional
 
-from elastiq import __version__, planner, status
+from elastiq import planner, status
 from elastiq.catalogue import Catalogue
-from elastiq.control import Refused
 from elastiq.core import Core, log
 from elastiq.events import Timer
 from elastiq.interfaces import BatchSystem, CapacityError, Cloud, Offer
@@ -104,21 +102,14 @@ class Daemon:
         self._fingerprint()
         core.health.blocks.clear()
         for name in ("check_vms", "check_queue"):
-            self._advance(name)
+            self.advance(name)
         log.info("configuration reloaded")
 
     def command(self, verb: str, args: Mapping[str, Any]) -> dict[str, Any]:
         """A command from the control socket. On the decision thread; its acts go on after it returned."""
-        if verb == "adopt":
-            from elastiq.adoption import adopt  # once in the life of a cluster
+        from elastiq.commanding import carry_out
 
-            return adopt(self.core, self.observer.instances, args.get("ids"), partial(self._advance, "check_vms"))
-        if verb in ("drain-pool", "undrain-pool"):
-            from elastiq.pool_service import change
-
-            self.plan_soon()
-            return change(self.core, verb, args)
-        raise Refused("unknown-verb", f"`{verb}` is not a command of elastiq {__version__}")
+        return carry_out(self, verb, args)
 
     def _follow_batch(self) -> None:
         if self.core.batch.can_match:
@@ -151,7 +142,7 @@ class Daemon:
 
         self._timers[name] = core.events.after(every_s or self.period_s(name) if first_s is None else first_s, tick)
 
-    def _advance(self, name: str, in_s: float = 0.0) -> None:
+    def advance(self, name: str, in_s: float = 0.0) -> None:
         """Run a periodic handler in so many seconds if it would be later, and then at its period again."""
         timer, when = self._timers.get(name), self.core.now() + in_s
         if timer is not None and timer.action is not None and timer.when > when:
@@ -188,7 +179,7 @@ class Daemon:
         if not self.stopping:
             core.guard("plan", self._plan_and_act)
             # Where machines have begun to boot or drain, they are looked at sooner.
-            core.guard("attend", lambda: self._advance("check_vms", self.period_s("check_vms")))
+            core.guard("attend", lambda: self.advance("check_vms", self.period_s("check_vms")))
             core.guard("persist", core.persist)
 
     def settings_now(self) -> Settings:
