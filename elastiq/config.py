@@ -203,7 +203,7 @@ class _Reader:
         seen += [(key, value) for key in _SEEN_TERMS if (value := getattr(terms, key))]
         content = repr((site, flavours, networks, capacity, found["user_data"], seen))
         digest = hashlib.sha256(content.encode()).hexdigest()[:12]
-        parts = repr((found["user_data"], [(option.name, found[option.name]) for option in cloud.OPTIONS if option.build]))
-        build = hashlib.sha256(parts.encode()).hexdigest()[:12]
+        parts = (found["user_data"], [found[option.name] for option in cloud.OPTIONS if option.build])
+        build = hashlib.sha256(repr(parts).encode()).hexdigest()[:12]
         made = Pool(name if colon else kind, site, flavours or ("",), networks, capacity, low, high, found, digest)
         return replace(made, kind=kind, prices=prices, markets=markets or ("",), terms=terms, build=build)

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from elastiq.demand import Standing, Trials, WaitingHistory
 from elastiq.health import BOOTS_BEFORE_BREAK, Health
-from elastiq.interfaces import AuthError, CapacityError, JobGroup, Jobs, Offer, QuotaError, Resources, WorkerState
+from elastiq.interfaces import AuthError, CapacityError, JobGroup, Jobs, Offer, Pool, QuotaError, Resources, WorkerState
 from elastiq.nodes import Registry, State, Stranger
 from elastiq.planner import Plan, plan
 from elastiq.situation import Situation
-from tests.unit.values import FOUR, NOW, a_node, a_pool, a_registry, a_worker, group, situation, some_settings
+from tests.unit.values import FOUR, NOW, WALL, a_node, a_pool, a_registry, a_worker, group, situation, some_settings
 
 BIG = Resources(cpus=64, memory_mb=1000)
 
@@ -796,3 +796,34 @@ def test_a_machine_that_was_found_without_a_pool_ends_as_any_other() -> None:
     assert drained(plan(situation(nodes=[idle(1, pool="", idle_s=599.0), idle(2, pool="gone", idle_s=0.0)]))) == ["i-2"]
     made = plan(situation(nodes=[idle(1, pool="", idle_s=600.0)]))
     assert [step.reason for step in made.drains] == ["idle for 600 s"]
+
+
+# --------------------------------------------------------------------------- jobs of several machines
+
+
+def parallel(waiting: int, nodes: int) -> JobGroup:
+    return JobGroup("p", Resources(cpus=4, memory_mb=4000), waiting, running=0, nodes=nodes)
+
+
+def test_a_parallel_job_gets_as_many_machines_as_it_needs_or_none() -> None:
+    made = plan(situation(parallel(2, nodes=3)))
+    assert (launched(made), made.verdicts[0].launching) == ({"ec2/medium": 6}, 2)
+    made = plan(situation(parallel(2, nodes=3), settings=some_settings(max_vms=5)))
+    assert (launched(made), made.verdicts[0].launching) == ({"ec2/medium": 3}, 1)
+    made = plan(situation(parallel(1, nodes=3), settings=some_settings(max_vms=2)))
+    assert launched(made) == {}
+    assert reason(made, "p") == "max_vms 2 is reached (0 counted)"
+
+
+def test_room_serves_a_parallel_job_only_if_there_is_enough_of_it() -> None:
+    two = [a_node(State.IDLE, number, seen=a_worker(f"w{number}")) for number in (1, 2)]
+    assert launched(plan(situation(parallel(1, nodes=2), nodes=two))) == {}
+    assert launched(plan(situation(parallel(1, nodes=3), nodes=two))) == {"ec2/medium": 3}
+
+
+def test_a_machine_that_is_claimed_for_a_parallel_job_until_the_others_join_serves_it() -> None:
+    claimed = a_node(State.BUSY, 1, seen=a_worker("w1", WorkerState.BUSY), groups={"p": 1}, joined_at=WALL - 60.0)
+    made = plan(situation(parallel(1, nodes=2), nodes=[claimed]))
+    assert launched(made) == {}
+    long_ago = a_node(State.BUSY, 1, seen=a_worker("w1", WorkerState.BUSY), groups={"p": 1}, joined_at=WALL - 900.0)
+    assert launched(plan(situation(parallel(1, nodes=2), nodes=[long_ago]))) == {"ec2/medium": 2}
