@@ -52,7 +52,7 @@ class Daemon:
         self._plan_pending = False
         self._room_seen = 0.0  # the beginning of the last read of the workers that trials were charged with
         self._timers: dict[str, Timer] = {}
-        self._fingerprint()
+        self.fingerprint()
         self._publish()
 
     # ------------------------------------------------------------------ life
@@ -60,7 +60,7 @@ class Daemon:
     def restore(self) -> None:
         """Take up the stored state."""
         self.core.restore()
-        self._follow_batch()
+        self.follow_batch()
         self.observer.launching.restore()
         self.observer.tell_sites()
 
@@ -92,17 +92,9 @@ class Daemon:
 
     def reload(self, settings: Settings, batch: BatchSystem, clouds: Mapping[str, Cloud]) -> None:
         """Go on with new settings and plugins. On the decision thread."""
-        core = self.core
-        core.settings, core.batch, core.clouds = settings, batch, clouds
-        core.follow_sites()
-        core.follow_limits()
-        self.observer.configure()
-        self.catalogue = Catalogue(core, self.plan_soon)
-        self._follow_batch()
-        self._fingerprint()
-        core.health.blocks.clear()
-        for name in ("check_vms", "check_queue"):
-            self.advance(name)
+        from elastiq.reload import take_over
+
+        take_over(self, settings, batch, clouds)
         log.info("configuration reloaded")
 
     def command(self, verb: str, args: Mapping[str, Any]) -> dict[str, Any]:
@@ -111,7 +103,8 @@ class Daemon:
 
         return carry_out(self, verb, args)
 
-    def _follow_batch(self) -> None:
+    def follow_batch(self) -> None:
+        """Match by the batch system if it can. Again after a reload."""
         if self.core.batch.can_match:
             from elastiq.matching import Matching
 
@@ -119,7 +112,8 @@ class Daemon:
         else:
             self.matching = None
 
-    def _fingerprint(self) -> None:
+    def fingerprint(self) -> None:
+        """Let trials begin anew if what pools offer has changed. Again after a reload."""
         pools = self.core.settings.pools
         self.core.trials.fingerprint = "/".join(f"{pool.name}:{pool.fingerprint}" for pool in pools)
 

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import logging
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Mapping
 
 from elastiq import config
+from elastiq.catalogue import Catalogue
 from elastiq.control import Answer, Refused
-from elastiq.interfaces import SourceError
+from elastiq.interfaces import BatchSystem, Cloud, SourceError
 from elastiq.notify import notify
 from elastiq.plugin_loader import plugins
+from elastiq.settings import Settings
 
 if TYPE_CHECKING:
+    from elastiq.daemon import Daemon
     from elastiq.service import Service
 
 log = logging.getLogger("elastiq.service")
@@ -54,3 +57,18 @@ def _reload(service: Service) -> Answer:
     events.post(lambda: daemon.core.tell("reload", ""))
     events.post(lambda: daemon.core.guard("reload", lambda: daemon.reload(settings, batch, clouds)))
     return {}
+
+
+def take_over(daemon: Daemon, settings: Settings, batch: BatchSystem, clouds: Mapping[str, Cloud]) -> None:
+    """Go on with new settings and plugins. On the decision thread."""
+    core = daemon.core
+    core.settings, core.batch, core.clouds = settings, batch, clouds
+    core.follow_sites()
+    core.follow_limits()
+    daemon.observer.configure()
+    daemon.catalogue = Catalogue(core, daemon.plan_soon)
+    daemon.follow_batch()
+    daemon.fingerprint()
+    core.health.blocks.clear()
+    for name in ("check_vms", "check_queue"):
+        daemon.advance(name)
