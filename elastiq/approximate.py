@@ -20,7 +20,7 @@ from elastiq.first_fit import Layout
 _SMALL = 400  # wants x choices, up to which more ways are tried
 # What a machine that took all that the limits leave would cost more, as a multiple of the cost of all.
 _WEIGHTS = (0.1, 0.5, 2.0, 8.0, 30.0, 1e6)
-_STEPS = 20_000.0  # of `exhaustive.work`, of all improvements: some hundredths of a second
+_STEPS = 40_000.0  # of `exhaustive.work`, of all improvements: some hundredths of a second
 _IMPROVED = 3  # of the best results
 _FEW = 4  # machines with equal content that are looked at one by one
 _LARGEST_WINDOW = 3
@@ -31,12 +31,14 @@ _Front = list[tuple[float, float, int, int]]
 
 def approximate(case: Case) -> Layout:
     """Machines for all wants, or for as much as the limits allow."""
-    small = len(case.wants) * len(case.choices) <= _SMALL
+    small = len(case.wants) * len(case.distinct) <= _SMALL
     by_size = case.by_size()
     plain = _filled(Layout(case, refilled=False), by_size)
     tried = [plain]
-    for choice in range(len(case.choices)) if small else ():
-        tried.append(_filled(Layout(case, refilled=False, preferred=choice), by_size))
+    for choice in case.distinct if small else ():
+        for dominant in (True, False):
+            layout = Layout(case, refilled=False, preferred=choice)
+            tried.append(_filled(layout, case.by_size(choice, dominant)))
     scarce = _Scarcity(plain)
     if scarce.limits:
         for weight in _WEIGHTS if small else scarce.between():
@@ -46,7 +48,7 @@ def approximate(case: Case) -> Layout:
         for weight in (0.0, *_WEIGHTS) if small else _WEIGHTS[-1:]:
             layout = Layout(case, refilled=True, weights=scarce.weights(weight))
             best.append(_filled(layout, range(len(case.wants))))
-    best = sorted(best, key=_worth)[:_IMPROVED]
+    best = sorted({str(layout.batches): layout for layout in best}.values(), key=_worth)[:_IMPROVED]
     for layout in best:
         improve(layout, _STEPS / len(best))
     return min(best, key=_worth)
@@ -128,7 +130,7 @@ def improve(layout: Layout, steps: float) -> None:
             for batch in some:
                 content.update(batch.content)
             key = tuple(sorted((batch.choice, *sorted(batch.content.items())) for batch in some))
-            choices = sorted({choice for want in content for choice in layout.case.fits[want]})
+            choices = [one for one in layout.case.distinct if any(one in layout.case.fits[want] for want in content)]
             needed = work(list(content.values()), len(choices))
             steps -= 1
             if steps <= 0:
@@ -149,7 +151,7 @@ def _gather(layout: Layout, steps: float) -> float:
     """For each choice, put onto one machine of it what the dearest machines hold that fit onto it together;
     returns how many of the steps are left."""
     case = layout.case
-    for choice in range(len(case.choices)):
+    for choice in case.distinct:
         some: list[Batch] = []
         content: Counter[int] = Counter()
         for batch in sorted(layout.batches, key=lambda b: -case.prices[b.choice]):

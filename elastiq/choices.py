@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Collection, Iterable, Mapping, Optional, Sequence
 
 from elastiq.packing import SLOTS, Need, Vector, jobs_held, without
@@ -135,6 +136,19 @@ class Case:
             for want, fits in zip(self.wants, self.fits)
         ]
 
+    @cached_property
+    def distinct(self) -> list[int]:
+        """The choices but for those that differ from another one only in being dearer, or later: another network
+        of the same pool, for instance."""
+        users: list[list[int]] = [[] for _ in self.choices]
+        for want, fits in enumerate(self.fits):
+            for choice in fits:
+                users[choice].append(want)
+        first: dict[object, int] = {}
+        for choice in sorted(range(len(self.choices)), key=lambda one: (self.prices[one], one)):
+            first.setdefault((self.rooms[choice], self.uses[choice], tuple(users[choice])), choice)
+        return sorted(first.values())
+
     def lives(self, want: int, slots: int) -> int:
         """How many lengths end independently on a machine with so many slots of a want."""
         return -(-slots // self.wants[want].nodes)
@@ -168,14 +182,18 @@ class Case:
         for limit, each in self.uses[choice]:
             left[limit] -= count * each
 
-    def by_size(self) -> list[int]:
-        """The wants by the dominant share of the largest machine that a slot takes, decreasing."""
-        largest = [max((room[at] or 0.0 for room in self.rooms), default=0.0) for at in range(SLOTS)]
-        shares = [
-            max((asked / there for asked, there in zip(want.asked, largest) if there), default=0.0)
-            for want in self.wants
-        ]
-        return sorted(range(len(self.wants)), key=lambda want: (-shares[want], want))
+    def by_size(self, choice: Optional[int] = None, dominant: bool = True) -> list[int]:
+        """The wants by the dominant share of a machine that a slot takes, decreasing: of a choice, or of all
+        together the largest of each dimension. Equal ones by the sum of their shares, or the sum first."""
+        rooms = self.rooms if choice is None else [self.rooms[choice]]
+        largest = [max((room[at] or 0.0 for room in rooms), default=0.0) for at in range(SLOTS)]
+
+        def size(want: int) -> tuple[float, float]:
+            shares = [asked / there for asked, there in zip(self.wants[want].asked, largest) if there]
+            most, whole = -max(shares, default=0.0), -sum(shares)
+            return (most, whole) if dominant else (whole, most)
+
+        return sorted(range(len(self.wants)), key=size)
 
 
 def _known(room: Vector) -> Vector:

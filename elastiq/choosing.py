@@ -80,10 +80,10 @@ def choose(
 
 def _exact(case: Case, steps: float) -> Optional[Layout]:
     wanted = [(want, slots) for want, slots in enumerate(case.slots) if slots]
-    needed = work([slots for _, slots in wanted], len(case.choices))
+    needed = work([slots for _, slots in wanted], len(case.distinct))
     if needed > steps:
         return None
-    search = Search(case, wanted, range(len(case.choices)))
+    search = Search(case, wanted, case.distinct)
     layout = _layout(case, search.whole(refilled=False) or [], refilled=False)
     if all(left > -_EPSILON for left in layout.left):
         return layout

@@ -144,6 +144,14 @@ def test_no_choice_and_no_job_are_no_trouble() -> None:
     assert choose([want("a", 1, 0)], sizes(1)) == Chosen((), {}, 0.0, 0.0)
 
 
+def test_the_same_machine_in_more_networks_takes_nothing_from_the_search() -> None:
+    """Nine different jobs among a hundred offers are still searched through: together they fill two machines."""
+    cpus = (5, 4, 4, 3, 3, 2, 2, 5, 4)
+    wants = [want(f"w{at}", one, 1, memory_mb=at) for at, one in enumerate(cpus)]
+    chosen = choose(wants, sizes(*[16] * 100), keep=KeepTime(0.0, 0.0))
+    assert launched(chosen) == {0: 2}
+
+
 # --------------------------------------------------------------------------- limits
 
 
