@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Callable, Mapping, Optional, TypeVar, Uni
 
 from elastiq.demand import Trials
 from elastiq.events import EventQueue
-from elastiq.executor import DeadlineError, Done, Executor, Outcome
+from elastiq.executor import DeadlineError, Done, Executor, Outcome, Still, always
 from elastiq.health import Health
 from elastiq.interfaces import BatchSystem, Cloud, Owner, SourceError
 from elastiq.nodes import AT_BOOT, IN_SERVICE, SPENT, TO_COME, Move, Node, Registry, State
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("elastiq")
 T = TypeVar("T")
 Plugin = Union[BatchSystem, Cloud]
+Act = Callable[[], Any]
 
 # The deadline of an act or a read lies this much beyond what the plugin promises for itself.
 MARGIN_S = 5.0
@@ -176,15 +177,16 @@ class Core:
         """Whether the batch system has something to do there."""
         return getattr(type(self.batch), hook) is not getattr(BatchSystem, hook)
 
-    def act_on_batch(self, node: Node, call: Callable[[], Any], done: Done[Any]) -> None:
+    def act_on_batch(self, node: Node, call: Act, done: Done[Any]) -> None:
         self._act("batch", self.batch, node.id, call, done)
 
-    def act_on_cloud(self, site: str, key: str, call: Callable[[], Any], done: Done[Any]) -> None:
-        self._act(f"cloud {site}", self.clouds[site], key, call, done)
+    def act_on_cloud(self, site: str, key: str, call: Act, done: Done[Any], still: Still = always) -> None:
+        self._act(f"cloud {site}", self.clouds[site], key, call, done, still)
 
-    def _act(self, source: str, plugin: Plugin, key: str, call: Callable[[], Any], done: Done[Any]) -> None:
+    def _act(self, source: str, plugin: Plugin, key: str, call: Act, done: Done[Any], still: Still = always) -> None:
         self.count(f"{source.partition(' ')[0]}_acts")
-        self.executor.act(source, key, call, self._guarded(f"act on {source}", done), plugin.call_deadline_s + MARGIN_S)
+        told, deadline_s = self._guarded(f"act on {source}", done), plugin.call_deadline_s + MARGIN_S
+        self.executor.act(source, key, call, told, deadline_s, still)
 
     # ------------------------------------------------------------------ storing
 

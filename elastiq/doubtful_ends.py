@@ -55,4 +55,5 @@ def ask_again(ending: Ending, unconfirmed: Sequence[Node], began: float) -> None
             still.append(node)
         elif node.instance is not None and node.instance.state is InstanceState.RUNNING:
             in_service(ending.core, node, "its end took no effect, and it takes jobs again")
+            ending.core.tell(f"ending {node.name}", "")
     ending.terminate(still)

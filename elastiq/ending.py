@@ -154,7 +154,12 @@ class Ending:
                     node.acting = True
                 core.count("terminations_asked", len(asked))
                 call = partial(cloud.terminate, list(asked))
-                core.act_on_cloud(site, "terminate", call, partial(self._answered, asked))
+                still = partial(self._still, list(asked.values()))
+                core.act_on_cloud(site, "terminate", call, partial(self._answered, asked), still)
+
+    def _still(self, nodes: Sequence[Node]) -> bool:
+        """Whether none has come back while the call waited for its turn: of that the next look decides."""
+        return all(node.seen is None or self.out_of_service(node) for node in nodes)
 
     def _answered(self, asked: Mapping[str, Node], outcome: Outcome[Mapping[str, EndAnswer]]) -> None:
         core = self.core
@@ -166,7 +171,7 @@ class Ending:
                 node.failures, node.retry_at = 0, core.now() + RETRY_S
                 core.tell(f"ending {node.name}", "")
             # Where it is not found the listings decide, after the minutes in which a new id may be unknown.
-            elif answer is None or answer.outcome is not EndOutcome.NOT_FOUND:
+            elif self._still([node]) and (answer is None or answer.outcome is not EndOutcome.NOT_FOUND):
                 text = answer.detail if answer else core.explain(outcome.error)
                 core.count("terminate_errors")
                 core.tell(f"ending {node.name}", f"{text}: asked again until the cloud confirms it", logging.ERROR)

@@ -28,6 +28,12 @@ class Outcome(Generic[T]):
 
 
 Done = Callable[[Outcome[T]], None]
+Still = Callable[[], bool]
+
+
+def always() -> bool:
+    """Of an act that is sent whatever has happened since."""
+    return True
 
 
 class DeadlineError(Exception):
@@ -35,7 +41,7 @@ class DeadlineError(Exception):
 
 
 class UnsentError(DeadlineError):
-    """The call was not made: it has waited for its turn until what had decided upon it was too old."""
+    """The call was not made: when its turn came, what had decided upon it was too old, or not so any more."""
 
 
 class Executor(Protocol):
@@ -44,8 +50,11 @@ class Executor(Protocol):
     def read(self, source: str, call: Callable[[], T], done: Done[T], deadline_s: float) -> bool:
         """Start a read unless one of this source is in flight (then False). ``done`` runs on the loop."""
 
-    def act(self, source: str, node: str, call: Callable[[], T], done: Done[T], deadline_s: float) -> None:
-        """Queue an act on a node of a source. ``done`` runs on the decision thread."""
+    def act(
+        self, source: str, node: str, call: Callable[[], T], done: Done[T], deadline_s: float, still: Still = always
+    ) -> None:
+        """Queue an act on a node of a source. ``done`` runs on the decision thread, and so does ``still`` when its
+        turn comes: if that says False, it is given back unsent."""
 
     def close(self, wait_s: float) -> Any:
         """Take no more calls; wait up to ``wait_s`` for those in flight."""

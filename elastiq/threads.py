@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, Callable, Optional, TypeVar
 
 from elastiq.events import EventQueue, Timer
-from elastiq.executor import DeadlineError, Outcome, UnsentError
+from elastiq.executor import DeadlineError, Done, Outcome, Still, UnsentError, always
 
 T = TypeVar("T")
 
@@ -30,6 +30,7 @@ class Call:
     done: Callable[[Outcome[Any]], None]
     deadline_s: float
     began: float = 0.0
+    still: Still = always
     timer: Timer = field(init=False)
     thread: threading.Thread = field(init=False)
 
@@ -59,22 +60,22 @@ class ThreadExecutor:
         return True
 
     def act(
-        self, source: str, node: str, call: Callable[[], T], done: Callable[[Outcome[T]], None], deadline_s: float
+        self, source: str, node: str, call: Callable[[], T], done: Done[T], deadline_s: float, still: Still = always
     ) -> None:
         lane = f"act {source}"
         if not self._closed:
-            queued = Call(lane, node, call, done, deadline_s)
+            queued = Call(lane, node, call, done, deadline_s, still=still)
             self._waiting[lane].append(queued)
             self._pump(lane)
             if queued in self._waiting[lane]:
-                queued.timer = self._events.after(QUEUED_AT_MOST_S, partial(self._give_back, queued))
+                why = f"others of its source have not been answered for {QUEUED_AT_MOST_S:g} s"
+                queued.timer = self._events.after(QUEUED_AT_MOST_S, partial(self._give_back, queued, why))
 
-    def _give_back(self, call: Call) -> None:
+    def _give_back(self, call: Call, why: str) -> None:
         if call in self._waiting[call.lane]:
             self._waiting[call.lane].remove(call)
             now = self._events.clock.monotonic()
-            error = UnsentError(f"not sent: others of its source have not been answered for {QUEUED_AT_MOST_S:g} s")
-            call.done(Outcome(now, now, None, error))
+            call.done(Outcome(now, now, None, UnsentError(f"not sent: {why}")))
 
     def in_flight(self) -> int:
         return sum(map(len, self._running.values()))
@@ -96,7 +97,9 @@ class ThreadExecutor:
         for call in list(self._waiting[lane]):
             if len(running) >= ACTS_AT_ONCE or self._abandoned[lane] >= ABANDONED_AT_MOST:
                 return
-            if call.key not in busy:
+            if not call.still():
+                self._events.post(partial(self._give_back, call, "what it was decided upon is not so any more"))
+            elif call.key not in busy:
                 busy.add(call.key)
                 self._waiting[lane].remove(call)
                 self._start(call)

@@ -17,7 +17,7 @@ from elastiq.core import Core
 from elastiq.daemon import Daemon
 from elastiq.demand import WaitingHistory
 from elastiq.events import EventQueue, RealClock, Timer
-from elastiq.executor import Done
+from elastiq.executor import Done, Still, always
 from elastiq.headid import HEAD_ID_FILE
 from elastiq.health import Block
 from elastiq.interfaces import InstanceState, JobGroup, Jobs, Owner, Resources
@@ -52,7 +52,9 @@ class Reads(ThreadExecutor):
             lanes = [lane.partition(" ")[2] for lane, calls in self._running.items() if calls]
             print(f"elastiqctl: no answer yet from: {', '.join(lanes)}", file=sys.stderr)
 
-    def act(self, source: str, node: str, call: Callable[[], T], done: Done[T], deadline_s: float) -> None:
+    def act(
+        self, source: str, node: str, call: Callable[[], T], done: Done[T], deadline_s: float, still: Still = always
+    ) -> None:
         """Nothing: what would be done is in the plan, and in the nodes."""
 
     def _finish(self, call: Any, value: Any, error: Optional[BaseException]) -> None:

@@ -177,9 +177,10 @@ class Book:
         runs = machine.worker is not None and bool(machine.worker.jobs)
         return runs or self.busy.get(machine.id, -math.inf) >= since
 
-    def workers_known(self, record: Record) -> View:
-        """The last read of the workers that the daemon had heard of when it decided."""
-        read = record.known.get("workers")
+    def workers_known(self, record: Record, sending: bool = False) -> View:
+        """The last read of the workers that the daemon had heard of when it decided, or sent an act that may have
+        waited for its turn."""
+        read = ((sending and record.sending) or record.known).get("workers")
         return read.note if read is not None and isinstance(read.note, View) else View({}, {}, {})
 
     def holds_one_that_waits(self, machine: Machine, window_s: float) -> bool:

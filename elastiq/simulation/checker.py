@@ -298,17 +298,16 @@ class Checker(Listener):
                 self.fail("I6", f"terminate of {machine.id} again, though its worker came back and takes jobs")
 
     def _could_not_know(self, machine: Machine, record: Record) -> bool:
-        """See `EXEMPTIONS`, I2."""
-        worker, read = machine.worker, record.known.get("workers")
+        """See `EXEMPTIONS`, I2. What counts is what was known when it was sent: it may have waited for its turn."""
+        worker, read = machine.worker, (record.sending or record.known).get("workers")
         if worker is None or read is None or read.effect_s is None:
             return False
         started = [self.book.started[job.number] for job in worker.jobs]
         if any(at <= read.effect_s for at in started):
             return False
         new = self.book.visible_since.get(worker, self.world.now) >= read.effect_s
-        undrained = (
-            self.book.workers_known(record).states.get(machine.id) is WorkerState.DRAINED and worker.drained_by is None
-        )
+        seen = self.book.workers_known(record, sending=True).states.get(machine.id)
+        undrained = seen is WorkerState.DRAINED and worker.drained_by is None
         return new or undrained or not self.can_drain
 
     def _no_cause(self, machine: Machine, record: Record) -> str:
@@ -316,7 +315,7 @@ class Checker(Listener):
         long, or the cloud called it broken."""
         settings, book = record.settings, self.book
         view = book.workers_known(record)
-        state = view.states.get(machine.id)
+        state = book.workers_known(record, sending=True).states.get(machine.id)
         if state is WorkerState.DRAINED or (state is WorkerState.IDLE and not self.can_drain):
             return ""
         if state is not None:

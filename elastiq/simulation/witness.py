@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Callable, Mapping, Optional, TypeVar
 
-from elastiq.executor import Done, Executor, Outcome
+from elastiq.executor import Done, Executor, Outcome, Still, always
 from elastiq.settings import Settings
 from elastiq.simulation.faults import Call, Faults
 
@@ -21,7 +21,8 @@ READS = frozenset({"jobs", "workers", "instances"})
 
 @dataclass(eq=False)
 class Record:
-    """One call; ``*_s`` are monotonic. ``known``: the last reads heard of, by name and site, when it was decided.
+    """One call; ``*_s`` are monotonic. ``known``: the last reads heard of, by name and site, when it was decided;
+    ``sending``: the same when an act was sent, which may have waited for its turn.
 
     ``truth`` is what the simulated system itself answered; ``value`` or ``error`` is what the daemon heard.
     """
@@ -32,6 +33,7 @@ class Record:
     known: Mapping[str, Record] = field(repr=False)
     source: str = ""
     name: str = ""
+    sending: Mapping[str, Record] = field(default_factory=dict, repr=False)
     args: tuple[Any, ...] = ()
     effect_s: Optional[float] = None
     heard_s: Optional[float] = None
@@ -90,7 +92,9 @@ class Witness:
 
     # ------------------------------------------------------------------ the executor's side
 
-    def watch(self, call: Callable[[], T], done: Done[T]) -> tuple[Callable[[], T], Done[T]]:
+    def watch(
+        self, call: Callable[[], T], done: Done[T], still: Still = always
+    ) -> tuple[Callable[[], T], Done[T], Still]:
         """The same call, watched."""
         record = Record(self.life, self._now(), self._settings(), dict(self.known))
 
@@ -111,7 +115,11 @@ class Witness:
             self.listener.heard(record)
             done(outcome)
 
-        return watched, hear
+        def starts() -> bool:
+            record.sending = dict(self.known)
+            return still()
+
+        return watched, hear, starts
 
     # ------------------------------------------------------------------ the world's side
 
@@ -144,12 +152,14 @@ class WatchedExecutor:
         self._inner, self._witness = inner, witness
 
     def read(self, source: str, call: Callable[[], T], done: Done[T], deadline_s: float) -> bool:
-        watched, hear = self._witness.watch(call, done)
+        watched, hear, _ = self._witness.watch(call, done)
         return self._inner.read(source, watched, hear, deadline_s)
 
-    def act(self, source: str, node: str, call: Callable[[], T], done: Done[T], deadline_s: float) -> None:
-        watched, hear = self._witness.watch(call, done)
-        self._inner.act(source, node, watched, hear, deadline_s)
+    def act(
+        self, source: str, node: str, call: Callable[[], T], done: Done[T], deadline_s: float, still: Still = always
+    ) -> None:
+        watched, hear, starts = self._witness.watch(call, done, still)
+        self._inner.act(source, node, watched, hear, deadline_s, starts)
 
     def close(self, wait_s: float) -> Any:
         return self._inner.close(wait_s)

@@ -2,9 +2,32 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from elastiq import broker, core, daemon, doubtful_ends, ending, failed_drains, launching, observer, planner, scale_down
-from tests.mutants.bends import both, jobs, often, setting, throughout
+from elastiq.simulation.scenario import Scenario
+from tests.mutants.bends import both, jobs, often, only, setting, throughout
 from tests.mutants.planting import Change, Mutant
+
+
+def _back_in_time(scenario: Scenario) -> Scenario:
+    """Idle workers vanish in pairs, seconds apart; the end of the second waits for the late answer to that of the
+    first, while its worker comes back and gets a job."""
+    late = {"calls": ["terminate"], "late_s": 45.0, "for_s": 4000.0}
+    happenings: list[tuple[float, str, dict[str, Any]]] = [(30.0, "cloud_late", late)]
+    for n in range(10):
+        at_s = 900.0 + 250.0 * n
+        happenings.append((at_s, "worker_vanishes", {"which": 0.0, "for_s": 900.0}))
+        happenings.append((at_s + 8.0, "worker_vanishes", {"which": 0.5, "for_s": round(124.0 + 0.8 * n, 1)}))
+    for n in range(260):
+        happenings.append((900.0 + 10.0 * n, "jobs", {"cpus": 2.0, "memory_mb": 1024.0, "lengths": [8.0] * 24}))
+    settings: dict[str, Any] = {"max_cost_per_hour": None, "max_cost_per_day": None, "max_launches_per_hour": None}
+    settings.update(lost_after_s=120.0, batch_settle_s=60.0, idle_for_time_s=3600.0, waiting_jobs_time_s=0.0)
+    settings.update(check_vms_every_s=5.0, check_queue_every_s=30.0, min_vms=12, max_vms=20, pool_max_vms=None)
+    placed = sorted(happenings, key=lambda one: one[0])
+    bend = both(setting(**settings), only(*placed, calm_at_s=4500.0, negotiate_every_s=5.0, can_drain=True))
+    return bend(scenario)
+
 
 MUTANTS: tuple[Mutant, ...] = (
     # ------------------------------------------------------------------ scale-down
@@ -189,5 +212,11 @@ MUTANTS: tuple[Mutant, ...] = (
         "leaves waiting jobs without a reason",
         "I12",
         (Change(planner, "_serve_group", "why or _served_by(s, held)", "''"),),
+    ),
+    Mutant(
+        "sends an end that has waited although its worker is back",
+        "I2 I6",
+        (Change(ending.Ending, "_still", "return all(", "return True or all("),),
+        _back_in_time,
     ),
 )

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Callable, Mapping, Optional, Sequence
 
 from elastiq.core import Core
-from elastiq.executor import DeadlineError, Outcome
+from elastiq.executor import DeadlineError, Done, Outcome, Still, UnsentError, always
 from elastiq.interfaces import (
     BatchSystem,
     Cloud,
@@ -52,9 +52,12 @@ class Pending:
     done: Callable[[Outcome[Any]], None]
     deadline_s: float
     began: float
+    still: Still = always
 
     def finish(self) -> Any:
-        """It takes effect and its answer arrives, both now. Returns what was answered or raised."""
+        """It is sent, takes effect, and its answer arrives, all now. Returns what was answered or raised."""
+        if not self.still():
+            return self.fail(UnsentError("not sent"))
         try:
             value = self.call()
         except Exception as exc:  # noqa: BLE001 - as the real executor does
@@ -92,9 +95,9 @@ class HandExecutor:
         return True
 
     def act(
-        self, source: str, node: str, call: Callable[[], Any], done: Callable[[Outcome[Any]], None], deadline_s: float
+        self, source: str, node: str, call: Callable[[], Any], done: Done[Any], deadline_s: float, still: Still = always
     ) -> None:
-        self.pending.append(Pending(self, source, node, call, done, deadline_s, self.now()))
+        self.pending.append(Pending(self, source, node, call, done, deadline_s, self.now(), still))
 
     def in_flight(self) -> int:
         return len(self.pending)

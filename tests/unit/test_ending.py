@@ -359,6 +359,24 @@ def test_a_lost_machine_is_kept_if_the_view_became_unsettled_while_the_queue_was
     assert (state_of(node), node.acting, rig.executor.pending) == (State.LOST, False, [])
 
 
+@pytest.mark.parametrize("back", [WorkerState.BUSY, WorkerState.IDLE])
+def test_a_machine_that_came_back_while_its_end_waited_for_its_turn_is_not_ended(back: WorkerState) -> None:
+    node = a_node(State.LOST)
+    rig = Rig(node)
+    rig.batch.script.answers["recorded"] = {"w1": 0}
+    rig.ending.end([Step(node, "missing")])
+    rig.executor.reads("recorded jobs")[0].finish()
+    assert state_of(node) is State.TERMINATING
+    node.seen = a_worker(state=back)  # a read came before the call was sent
+    rig.executor.only("cloud aws").finish()
+    assert rig.terminated() == []
+    rig.run(RETRY_S)
+    rig.look()
+    in_service = State.BUSY if back is WorkerState.BUSY else State.IDLE
+    assert (state_of(node), node.reason) == (in_service, "its end took no effect, and it takes jobs again")
+    assert rig.executor.acts("cloud") == [] and "ending i-1" not in rig.core.notices
+
+
 @pytest.mark.parametrize("state", [State.LOST, State.FAILED])
 def test_a_machine_that_came_back_while_the_queue_was_asked_is_not_ended(state: State) -> None:
     node = a_node(state, worker="w1")

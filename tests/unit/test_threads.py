@@ -10,7 +10,7 @@ from typing import Any, Callable, Iterator
 import pytest
 
 from elastiq.events import EventQueue, RealClock
-from elastiq.executor import DeadlineError, Outcome
+from elastiq.executor import DeadlineError, Outcome, UnsentError
 from elastiq.threads import ABANDONED_AT_MOST, ACTS_AT_ONCE, ThreadExecutor
 
 
@@ -189,6 +189,21 @@ def test_an_act_past_its_deadline_makes_room_for_the_next_of_its_node(bench: Ben
         ("hung", "no answer within 0.05 s"),
         ("next", "None"),
     ]
+
+
+def test_an_act_that_has_lost_its_reason_when_its_turn_comes_is_given_back_unsent(bench: Bench) -> None:
+    sent: list[str] = []
+    wanted = True
+    bench.executor.act("cloud", "n1", bench.hung, bench.done("before"), 60)
+    bench.executor.act("cloud", "n1", lambda: sent.append("it"), bench.done("it"), 60, lambda: wanted)
+    bench.executor.act("cloud", "n1", lambda: sent.append("behind"), bench.done("behind"), 60)
+    bench.run_until(bench.executor.in_flight)
+    wanted = False
+    bench.hang.set()
+    bench.run_until(lambda: len(bench.results) == 3)
+    assert sent == ["behind"]
+    error = dict(bench.results)["it"].error
+    assert isinstance(error, UnsentError) and "not so any more" in str(error)
 
 
 def test_acts_behind_too_many_hung_ones_wait_and_then_go_on(bench: Bench) -> None:
