@@ -17,6 +17,7 @@ from elastiq.nodes import IN_SERVICE, Node
 NOT_ASKED = "it is being asked whether the batch system would run it there"
 AT_MOST = 100_000  # pairs that are remembered
 AGAIN_S = 600.0  # after a failure
+REDRAWN_S = 3600.0  # what a worker says of itself can change, by a configuration that it fetches, say
 FACT = "portraits"
 Pairs = Mapping[tuple[str, Machine], JobGroup]
 
@@ -30,6 +31,7 @@ class Matching:
         self._wanted: dict[tuple[str, Machine], JobGroup] = {}  # by the last plan, and not asked yet
         self._failed_at: Optional[float] = None
         self._portraits: dict[str, list[str]] = core.store.recall(FACT) or {}  # fingerprint and text, by POOL/FLAVOUR
+        self._drawn_at: dict[str, float] = {}  # by POOL/FLAVOUR
         self._undrawn_at: Optional[float] = None  # when a portrait failed
         self._undrawn: set[str] = set()  # of which nodes
 
@@ -87,18 +89,26 @@ class Matching:
         self._replan()
 
     def _is_new(self, node: Node) -> bool:
-        """Whether it is a worker of which there is no portrait; one of an earlier image shows nothing of the next."""
+        """Whether there is no portrait of its kind, or an old one; a worker of an earlier image shows nothing of the
+        next."""
         pool = self._core.settings.pool(node.pool)
         if pool is None or node.state not in IN_SERVICE or node.seen is None or pool.outdates(node.build):
             return False
-        return self._portraits.get(f"{node.pool}/{node.flavour}", [""])[0] != pool.fingerprint
+        kind = f"{node.pool}/{node.flavour}"
+        old = self._core.now() - self._drawn_at.get(kind, -REDRAWN_S) >= REDRAWN_S
+        return old or self._portraits.get(kind, [""])[0] != pool.fingerprint
 
     def _drawn(self, node: Node, fingerprint: str, outcome: Outcome[str]) -> None:
         core = self._core
         if core.failed(f"portrait {node.pool}", f"asking what {node.name} is like", outcome):
             self._undrawn_at = core.now()
-            self._undrawn.add(node.id)
-        elif core.batch.can_match:
-            self._portraits[f"{node.pool}/{node.flavour}"] = [fingerprint, outcome.value or ""]
+        if not outcome.value:
+            self._undrawn.add(node.id)  # others first
+        kind = f"{node.pool}/{node.flavour}"
+        known = self._portraits.get(kind, ["", ""])
+        if outcome.value or (known[0] == fingerprint and outcome.error is None):
+            self._drawn_at[kind] = core.now()
+        if outcome.value and known != [fingerprint, outcome.value] and core.batch.can_match:
+            self._portraits[kind] = [fingerprint, outcome.value]
             core.stored(lambda: core.store.remember(FACT, self._portraits))
             self._replan()

@@ -23,6 +23,8 @@ from elastiq.plugins.batch.htcondor_slots import draining
 
 LARGEST = 32_000  # characters
 SLOTS_AT_MOST = 8  # of different kinds
+SETTLED_S = 300.0
+GB_IN_KB = 1024**2
 # Of the moment, or of this one machine: what HTCondor measures, counts, stamps, and says of claims and drains.
 PASSING = re.compile(
     "|".join(
@@ -68,15 +70,23 @@ LACKED_BY_THE_LAST = "the last worker of this pool had no {} (worker_ad can say 
 
 
 def portrait(slots: Iterable[Row]) -> str:
-    """Of the ads of one worker's slots, whole; empty if there is none to go by: a slot that drains has no START,
-    and false for its Requirements (23.9)."""
+    """Of the ads of one worker's slots, whole; empty if there is none to go by now."""
     found: dict[str, None] = {}
     for row in slots:
-        if word(row, "slottype") != "dynamic" and row.get("requirements") is not None and not draining(row):
+        if word(row, "slottype") != "dynamic" and _shows_itself(row):
             lines = [f"{name} = {expression(value)}" for name, value in sorted(_lasting(row).items())]
             found["\n".join(line for line in lines if line.isprintable())] = None
     kept = "\n\n".join(list(found)[:SLOTS_AT_MOST])
     return kept if len(kept) <= LARGEST else next(iter(found))[:LARGEST].rpartition("\n")[0]
+
+
+def _shows_itself(row: Row) -> bool:
+    """Whether the slot says what it will be like. While it drains it has no START, and Requirements are false (23.9).
+    Before its first job or SETTLED_S a START that waits for a health check may be false, and what STARTD_CRON
+    finds not be there yet."""
+    started, heard = number(row.get("daemonstarttime")), number(row.get("lastheardfrom"))
+    young = started is not None and heard is not None and heard - started < SETTLED_S
+    return row.get("requirements") is not None and not draining(row) and not (young and not row.get("jobstarts"))
 
 
 def _lasting(row: Row) -> dict[str, Any]:
@@ -84,6 +94,9 @@ def _lasting(row: Row) -> dict[str, Any]:
     if row.get("partitionableslot") is True or word(row, "slottype") == "partitionable":
         whole = {name: row.get(f"totalslot{name}") for name in SIZES}
         kept.update({name: value for name, value in whole.items() if number(value) is not None})
+    for name in ("disk", "totaldisk", "totalslotdisk"):  # in whole GB: more exactly, it is of the moment
+        size = number(kept.get(name)) or 0
+        kept.update({name: int(size) // GB_IN_KB * GB_IN_KB} if size > GB_IN_KB else {})
     name = word(row, "machine")
     unlike = re.sub(r"\d+", "0", name)
     kept["machine"] = unlike if unlike != name else re.sub(r"^[^.]*", r"\g<0>-0", name)

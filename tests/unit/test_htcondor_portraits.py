@@ -75,6 +75,19 @@ def test_nothing_to_go_by_is_no_portrait_and_a_large_one_is_cut_between_lines() 
     assert all(" = " in line for line in huge.splitlines())
 
 
+def test_a_worker_that_has_just_joined_shows_nothing_before_it_ran_a_job() -> None:
+    """Its START may wait for a health check, and half of its attributes come later."""
+    young = {"daemonstarttime": 1000, "lastheardfrom": 1020}
+    assert portrait([slot(**young)]) == portrait([slot(**young, jobstarts=0)]) == ""
+    assert portrait([slot(**young, jobstarts=1)]) == portrait([slot(daemonstarttime=1000, lastheardfrom=1300)]) != ""
+
+
+def test_the_free_disk_of_the_moment_changes_no_portrait() -> None:
+    seen = {portrait([slot(totalslotdisk=size, totaldisk=size, disk=5)]) for size in (79_249_824.0, 79_245_728)}
+    assert len(seen) == 1
+    assert lines(seen.pop())["disk"] == str(75 * 1024**2)
+
+
 @pytest.mark.parametrize(
     ("value", "text"),
     [

@@ -9,7 +9,7 @@ from typing import Any
 from elastiq import matching
 from elastiq.executor import DeadlineError
 from elastiq.interfaces import Jobs, Machine, Resources, Terms, WorkerState
-from elastiq.matching import AGAIN_S, NOT_ASKED, Matching
+from elastiq.matching import AGAIN_S, NOT_ASKED, REDRAWN_S, Matching
 from elastiq.nodes import State
 from tests.unit.fakes import UNREACHABLE, MatchingBatch, Pending, Surroundings
 from tests.unit.test_daemon import Rig as DaemonRig
@@ -252,10 +252,44 @@ def test_portraits_outlive_a_restart(tmp_path: Path) -> None:
     assert draw(rig) == ["w1"]
     rig.store.close()
     again = Rig(a_node(State.IDLE), store_path=path)
-    assert draw(again) == []
     again.fits()
     again.ask()[0].finish()
     assert again.matched()[0][1][0].portrait == "drawn from w1"
+    replans = again.replans
+    assert draw(again) == ["w1"], "it may have changed meanwhile"
+    assert again.replans == replans, "it has not"
+
+
+def test_a_worker_that_shows_nothing_yet_is_asked_again_and_others_before_it() -> None:
+    rig = Rig(a_node(State.IDLE, 1), a_node(State.IDLE, 2))
+    answers = {"w1": "", "w2": ""}
+    rig.batch.script.answers["portrait"] = lambda worker: answers[worker]
+    for asked in ("w1", "w2", "w1"):
+        rig.matching.ask()
+        rig.executor.reads("portrait")[0].finish()
+        assert rig.batch.script.calls("portrait")[-1] == (asked,)
+    answers["w1"] = "drawn from w1"
+    assert draw(rig)[-1] == "w1"
+    rig.fits()
+    rig.ask()[0].finish()
+    assert rig.matched()[-1][1][0].portrait == "drawn from w1"
+
+
+def test_a_portrait_is_drawn_anew_after_a_while_and_what_changed_is_asked() -> None:
+    rig = Rig(a_node(State.IDLE))
+    assert draw(rig) == ["w1"]
+    replans = rig.replans
+    rig.run(REDRAWN_S - 1)
+    assert draw(rig) == []
+    rig.run(1)
+    rig.batch.script.answers["portrait"] = ""
+    assert (draw(rig), rig.replans) == (["w1"], replans), "it drains, say: the old one holds"
+    rig.run(REDRAWN_S)
+    rig.batch.script.answers["portrait"] = "grown"
+    assert (draw(rig), rig.replans) == (["w1"], replans + 1)
+    assert rig.fits() == (False, NOT_ASKED)
+    rig.ask()[0].finish()
+    assert rig.matched()[-1][1][0].portrait == "grown"
 
 
 def test_a_portrait_that_fails_is_asked_of_another_worker_later_and_stops_no_matching() -> None:
