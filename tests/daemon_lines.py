@@ -56,6 +56,7 @@ ON_DEMAND = {
     "elastiq.plugins.batch.htcondor_special": "a job with a pool, a limit, an accounting group, or several machines",
     "elastiq.plugins.cloud.ec2_acts": "a refused end, idle_action = stop, or elastiqctl adopt",
     "elastiq.plugins.cloud.ec2_alikes": "a cloud that is not AWS",
+    "elastiq.plugins.cloud.ec2_errors": "a call that failed",
     "elastiq.plugins.cloud.ec2_eucalyptus": "a Eucalyptus cloud",
     "elastiq.plugins.cloud.ec2_extras": "a refused launch",
     "elastiq.plugins.cloud.ec2_notices": "interruption_queue",

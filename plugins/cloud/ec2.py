@@ -17,7 +17,7 @@ from elastiq.interfaces import CloudCapabilities, EndAnswer, EndOutcome, Instanc
 from elastiq.plugins.cloud import ec2_options, ec2_request
 from elastiq.plugins.cloud.ec2_client import READ_ATTEMPTS, EC2Client, pages
 from elastiq.plugins.cloud.ec2_dialects import dialect_of
-from elastiq.plugins.cloud.ec2_errors import DENIED, NONSENSE, Fault, launch_error, read_error
+from elastiq.plugins.cloud.ec2_fault import Fault
 from elastiq.plugins.cloud.ec2_instances import described, sort_instances
 
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ class EC2Cloud(interfaces.Cloud):
     def _denied(self, fault: Fault, what: str) -> None:
         """Say of a refusal what is not to be had; anything else is an error."""
         error = self._unknown(fault)
-        if not (fault.refused or fault.code in DENIED):
+        if not fault.denied:
             raise error from None
         log.warning("%s not available: %s", what, error)
 
@@ -184,6 +184,8 @@ class EC2Cloud(interfaces.Cloud):
             try:
                 images = self._call("describe_images", ImageIds=[image_id]).get("Images") or ()
             except Fault as fault:
+                from elastiq.plugins.cloud.ec2_errors import NONSENSE
+
                 if not (fault.refused or fault.code in NONSENSE):
                     fault.sent = False  # RunInstances was not
                     raise self._refusal(fault) from None
@@ -240,7 +242,11 @@ class EC2Cloud(interfaces.Cloud):
         return {secret for pool in self._pools.values() for secret in secrets_of(pool.options)}
 
     def _refusal(self, fault: Fault) -> interfaces.LaunchError:
+        from elastiq.plugins.cloud.ec2_errors import launch_error
+
         return launch_error(fault, self.site, self._secrets())
 
     def _unknown(self, fault: Fault) -> interfaces.SourceError:
+        from elastiq.plugins.cloud.ec2_errors import read_error
+
         return read_error(fault, self.site, self._secrets())

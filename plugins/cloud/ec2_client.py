@@ -17,7 +17,7 @@ from typing import Any, Callable, Mapping, Optional, Sequence
 from urllib.parse import urlsplit
 
 from elastiq.errors import AuthError
-from elastiq.plugins.cloud.ec2_errors import Fault
+from elastiq.plugins.cloud.ec2_fault import Fault
 
 OPERATIONS = """CreateTags DescribeImages DescribeInstances DescribeInstanceStatus RunInstances StartInstances
     StopInstances TerminateInstances""".split()
@@ -53,7 +53,9 @@ class EC2Client:
             sent = True
             answer: dict[str, Any] = method(**parameters)
         except Exception as exc:  # noqa: BLE001 - no common base: no region, bad endpoint, ValueError of the parser
-            fault = Fault.of(operation, exc, sent)
+            from elastiq.plugins.cloud.ec2_errors import fault_of
+
+            fault = fault_of(operation, exc, sent)
             if fault.kind is AuthError and not fault.refused:
                 self._made = None  # botocore reads a file of keys once: who renews them need not restart us
             # "from None": botocore's texts may hold parameters (user data) or a proxy's password

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Collection, Mapping, Optional
 
 from elastiq import interfaces
+from elastiq.plugins.cloud.ec2_fault import Fault as Fault
 
 TABLE = ConfigParser(interpolation=None, delimiters=("=",))
 TABLE.read_string(Path(__file__).with_name("ec2_codes.ini").read_text("utf-8"))
@@ -45,7 +46,6 @@ _CONFIGURATION_FORM = re.compile(
     r"|(NotFound|NotFoundException|NotSupported|Malformed)$|(PerInstance|PerInterface|Attachment|Tag|Filter)LimitExceeded$"
 )
 NOT_FOUND = ("InvalidInstanceID.NotFound", "InvalidInstanceID.Malformed", "InstanceNotFound", "NotFound")
-DENIED = ("UnauthorizedOperation", "AccessDenied", "AccessDeniedException")  # only of what was asked
 STRICT = "TypeError"  # how ec2-api tells that its Python method has no such parameter, with HTTP 500
 # what botocore's parser raises at an answer that is not EC2's
 NONSENSE = ("ResponseParserError", "ValueError", "KeyError", "TypeError", "AttributeError")
@@ -56,57 +56,52 @@ _NEVER_LEFT = re.compile(  # what botocore says of a request that did not reach 
 )
 ECHO = "MinCount"  # in a message that quotes the whole request: it names every parameter and is about none
 PROXY_SAYS = ("407", "ProxyConnectionError")
-LONGEST = 4000  # what is looked at of a cloud's words
 
 
-class Fault(Exception):
-    """One failed call. ``status`` is 0 without an answer; ``sent`` is False if surely nothing was asked."""
+def fault_of(operation: str, exc: BaseException, sent: bool) -> Fault:
+    """What botocore raised, as a fault; ``sent`` is False if it happened before the call itself."""
+    name, response = type(exc).__name__, getattr(exc, "response", None)
+    if isinstance(response, dict):  # ClientError
+        error = response.get("Error") or {}
+        status = int(response.get("ResponseMetadata", {}).get("HTTPStatusCode") or 0)
+        said = re.sub(r"^(Client|Server)\.", "", str(error.get("Code") or "Unknown"))
+        code = str(status) if 300 <= status < 400 else said  # botocore follows no redirection
+        clock = _clock(response.get("ResponseMetadata", {}).get("HTTPHeaders") or {})
+        return Fault(operation, code, f"{error.get('Message') or ''}{clock}", status)
+    words = f"{exc} {getattr(exc, 'kwargs', '')}"
+    refusal = re.search(r"Tunnel connection failed: [\w ]+", words)
+    # a parser's complaint goes on with the whole answer
+    text = str(exc).partition(" Further retries may succeed")[0] + (f": {refusal[0]}" if refusal else "")
+    return Fault(operation, name, text, 0, sent and not _NEVER_LEFT.search(f"{name} {words}"))
 
-    def __init__(self, operation: str, code: str, message: str, status: int = 0, sent: bool = True) -> None:
-        super().__init__(f"{operation}: {code}")  # the message may hold secrets: `told` takes them out
-        self.operation = "".join(part[:1].upper() + part[1:] for part in operation.split("_"))
-        self.message, self.status, self.sent = message[:LONGEST], status, sent
-        self.code = code if len(code) <= 100 else "Unknown"
 
-    @classmethod
-    def of(cls, operation: str, exc: BaseException, sent: bool) -> Fault:
-        """Sort what botocore raised; ``sent`` is False if it happened before the call itself."""
-        name, response = type(exc).__name__, getattr(exc, "response", None)
-        if isinstance(response, dict):  # ClientError
-            error = response.get("Error") or {}
-            status = int(response.get("ResponseMetadata", {}).get("HTTPStatusCode") or 0)
-            said = re.sub(r"^(Client|Server)\.", "", str(error.get("Code") or "Unknown"))
-            code = str(status) if 300 <= status < 400 else said  # botocore follows no redirection
-            clock = _clock(response.get("ResponseMetadata", {}).get("HTTPHeaders") or {})
-            return cls(operation, code, f"{error.get('Message') or ''}{clock}", status)
-        words = f"{exc} {getattr(exc, 'kwargs', '')}"
-        refusal = re.search(r"Tunnel connection failed: [\w ]+", words)
-        # a parser's complaint goes on with the whole answer
-        text = str(exc).partition(" Further retries may succeed")[0] + (f": {refusal[0]}" if refusal else "")
-        return cls(operation, name, text, 0, sent and not _NEVER_LEFT.search(f"{name} {words}"))
+def kind_of(fault: Fault) -> type[interfaces.LaunchError]:
+    """The kind of `elastiq.interfaces` that a fault is, were it a launch."""
+    for form, kind in _FORMS:
+        if re.search(form, f"{fault.code} {fault.message}", re.IGNORECASE | re.DOTALL):
+            return kind
+    if fault.code in _KIND_OF:
+        return _KIND_OF[fault.code]
+    if 0 < fault.status < 500 and _CONFIGURATION_FORM.search(fault.code):
+        return interfaces.ConfigurationError
+    return interfaces.QuotaError if fault.code.endswith("LimitExceeded") else interfaces.TransientError
 
-    @property
-    def refused(self) -> bool:
-        """Whether EC2 turned down this very request, not its rate or whoever asks."""
-        asker = self.kind in (interfaces.AuthError, interfaces.ThrottledError) and self.code != "UnauthorizedOperation"
-        return 400 <= self.status < 500 and not asker and (not self.unsure or self.code in NOT_FOUND)
 
-    @property
-    def unsure(self) -> bool:
-        """Whether the code leaves it open what was done."""
-        return _KIND_OF.get(self.code) is interfaces.TransientError
+def is_refused(fault: Fault) -> bool:
+    """Whether EC2 turned down this very request, not its rate or whoever asks."""
+    asker = kind_of(fault) in (interfaces.AuthError, interfaces.ThrottledError)
+    asker = asker and fault.code != "UnauthorizedOperation"
+    return 400 <= fault.status < 500 and not asker and (not is_unsure(fault) or fault.code in NOT_FOUND)
 
-    @property
-    def kind(self) -> type[interfaces.LaunchError]:
-        """The kind of `elastiq.interfaces` that this is, were it a launch."""
-        for form, kind in _FORMS:
-            if re.search(form, f"{self.code} {self.message}", re.IGNORECASE | re.DOTALL):
-                return kind
-        if self.code in _KIND_OF:
-            return _KIND_OF[self.code]
-        if 0 < self.status < 500 and _CONFIGURATION_FORM.search(self.code):
-            return interfaces.ConfigurationError
-        return interfaces.QuotaError if self.code.endswith("LimitExceeded") else interfaces.TransientError
+
+def is_denied(fault: Fault) -> bool:
+    """Whether it is of no use to ask that again: it was refused, or is not allowed."""
+    return is_refused(fault) or fault.code in ("AccessDenied", "AccessDeniedException")
+
+
+def is_unsure(fault: Fault) -> bool:
+    """Whether the code leaves it open what was done."""
+    return _KIND_OF.get(fault.code) is interfaces.TransientError
 
 
 def _clock(headers: Mapping[str, str]) -> str:
@@ -125,7 +120,7 @@ def launch_error(fault: Fault, where: str, secrets: Collection[Optional[str]] = 
     text = told(fault, where, secrets)
     if fault.kind is not interfaces.TransientError:
         return fault.kind(text)
-    by_ec2 = 400 <= fault.status < 500 and not fault.unsure
+    by_ec2 = 400 <= fault.status < 500 and not is_unsure(fault)
     return interfaces.TransientError(text, launched_nothing=by_ec2 or not fault.sent)
 
 

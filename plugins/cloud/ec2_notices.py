@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 from elastiq.interfaces import Check, Instance, Instances, SourceError
 from elastiq.plugins.cloud.ec2_client import REGION, EC2Client, SlimFiles, region_of
-from elastiq.plugins.cloud.ec2_errors import Fault
+from elastiq.plugins.cloud.ec2_fault import Fault
 
 log = logging.getLogger(__name__)
 

@@ -9,7 +9,8 @@ from typing import Any, Collection, Mapping, Optional
 from urllib.parse import unquote, urlsplit
 
 from elastiq import interfaces
-from elastiq.plugins.cloud.ec2_errors import ECHO, LONGEST, PROXY_SAYS, TABLE, Fault
+from elastiq.plugins.cloud.ec2_errors import ECHO, PROXY_SAYS, TABLE
+from elastiq.plugins.cloud.ec2_fault import LONGEST, Fault
 
 _WINDOW = 12  # so many letters and digits in a row, as in a secret, are taken for a part of it
 _HIDDEN = re.compile(  # what is encoded (user data, a key), the user of a URL, what is named a secret

@@ -22,7 +22,7 @@ from elastiq.interfaces import (
     ThrottledError,
     TransientError,
 )
-from elastiq.plugins.cloud.ec2_errors import Fault, launch_error, read_error
+from elastiq.plugins.cloud.ec2_errors import Fault, fault_of, launch_error, read_error
 from elastiq.plugins.cloud.ec2_telling import told
 
 KINDS: dict[type[LaunchError], list[tuple[int, str, str]]] = {
@@ -159,19 +159,19 @@ def made(name: str, text: str = "", bases: tuple[str, ...] = (), **attributes: A
     ids=lambda value: type(value).__name__ if isinstance(value, BaseException) else None,
 )
 def test_botocores_own_exceptions_are_told_by_name(exc: BaseException, kind: type[LaunchError], nothing: bool) -> None:
-    error = launch_error(Fault.of("run_instances", exc, sent=True), "here")
+    error = launch_error(fault_of("run_instances", exc, sent=True), "here")
     assert (type(error), error.launched_nothing) == (kind, nothing)
 
 
 def test_what_failed_before_the_call_surely_launched_nothing() -> None:
-    fault = Fault.of("run_instances", ValueError("Invalid endpoint: x"), sent=False)
+    fault = fault_of("run_instances", ValueError("Invalid endpoint: x"), sent=False)
     error = launch_error(fault, "here")
     assert (type(error), error.launched_nothing) == (ConfigurationError, True)
 
 
 def test_old_prefixes_of_codes_are_dropped() -> None:
     response = {"Error": {"Code": "Client.AuthFailure"}, "ResponseMetadata": {"HTTPStatusCode": 401}}
-    fault = Fault.of("describe_instances", made("ClientError", response=response), sent=True)
+    fault = fault_of("describe_instances", made("ClientError", response=response), sent=True)
     assert (fault.code, fault.status, fault.operation) == ("AuthFailure", 401, "DescribeInstances")
 
 
