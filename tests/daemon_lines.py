@@ -62,6 +62,7 @@ ON_DEMAND = {
     "elastiq.plugins.cloud.ec2_notices": "interruption_queue",
     "elastiq.plugins.cloud.ec2_problems": "an instance that the cloud calls impaired",
     "elastiq.plugins.cloud.ec2_rare_values": "a key that few files have",
+    "elastiq.plugins.cloud.ec2_regions": "no region, or an interruption_queue",
     "elastiq.plugins.cloud.ec2_telling": "a call that failed",
     "elastiq.prices": "a price or a cap on the cost",
     "elastiq.quotas": "a min_vms or min_idle_vms",

@@ -14,7 +14,6 @@ import os
 import re
 import threading
 from typing import Any, Callable, Mapping, Optional, Sequence
-from urllib.parse import urlsplit
 
 from elastiq.errors import AuthError
 from elastiq.plugins.cloud.ec2_fault import Fault
@@ -23,9 +22,7 @@ OPERATIONS = """CreateTags DescribeImages DescribeInstances DescribeInstanceStat
     StopInstances TerminateInstances""".split()
 READ_ATTEMPTS = 3
 SENT_ONCE = ("run_instances", "start_instances")
-PLACEHOLDER_REGION = "us-east-1"  # what a cloud without regions, or a simulator, expects in a signature
 
-REGION = re.compile(r"(?:^|[.-])([a-z]{2,}(?:-[a-z]+)+-\d)(?:\.|$)")
 # where the metadata, an operation or a shape begins in botocore's files: each has its own first key
 _PLACE = re.compile(r'"(\w+)"\s*:\s*(?=\{\s*"(?:apiVersion|name|type)"\s*:\s*")')
 _SHAPE = re.compile(r'"shape"\s*:\s*"(\w+)"')
@@ -102,7 +99,11 @@ def _make_clients(options: Mapping[str, Any]) -> tuple[Any, Any]:
     session = Session(profile=options.get("profile"))
     files = SlimFiles(options.get("api_version"), options.get("operations", OPERATIONS), options.get("teach"))
     session.register_component("data_loader", Loader(file_loader=files))
-    region, proxy = region_of(options, session), options.get("proxy")
+    region, proxy = options.get("region"), options.get("proxy")
+    if not region:
+        from elastiq.plugins.cloud.ec2_regions import region_of
+
+        region = region_of(options, session)
     keys = ("aws_access_key_id", "aws_secret_access_key", "aws_session_token")
 
     def client(attempts: int) -> Any:
@@ -125,17 +126,6 @@ def _make_clients(options: Mapping[str, Any]) -> tuple[Any, Any]:
         return made
 
     return client(1), client(READ_ATTEMPTS)
-
-
-def region_of(options: Mapping[str, Any], session: Any) -> Optional[str]:
-    """The configured one, else boto's look-up, else the endpoint's name or, for AWS, the head node's own."""
-    from botocore.utils import InstanceMetadataRegionFetcher
-
-    found: Optional[str] = options.get("region") or session.get_config_variable("region")
-    if not found and options.get("api_url"):
-        in_host = REGION.search(urlsplit(options["api_url"]).hostname or "")
-        found = in_host[1] if in_host else PLACEHOLDER_REGION
-    return found or InstanceMetadataRegionFetcher(timeout=2, num_attempts=1).retrieve_region()
 
 
 class SlimFiles:

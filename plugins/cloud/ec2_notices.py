@@ -17,8 +17,9 @@ from typing import Any, Callable, Mapping, Optional
 from urllib.parse import urlsplit
 
 from elastiq.interfaces import Check, Instance, Instances, SourceError
-from elastiq.plugins.cloud.ec2_client import REGION, EC2Client, SlimFiles, region_of
+from elastiq.plugins.cloud.ec2_client import EC2Client, SlimFiles
 from elastiq.plugins.cloud.ec2_fault import Fault
+from elastiq.plugins.cloud.ec2_regions import REGION, region_of
 
 log = logging.getLogger(__name__)
 
