@@ -52,6 +52,7 @@ IDLE = {
     **dict.fromkeys(("KeyboardIdle", "ConsoleIdle"), "86400"),
     "CpuBusy": "false",
     "CpuIsBusy": "false",
+    "CurrentTime": "time()",
 }
 # What every startd of the last ten years says, and the policy of an execute machine.
 PLAIN = {
@@ -151,6 +152,10 @@ def job_ad(group: JobGroup) -> Mapping[str, str]:
     """One job of a group: what it asks for, the least where that is not said, and what its Requirements need."""
     asked = group.request
     ad = {
+        "MyType": '"Job"',
+        "TargetType": '"Machine"',
+        "JobStatus": "1",
+        "CurrentTime": "time()",
         "JobUniverse": "11" if group.nodes > 1 else "5",
         "RequestCpus": _size(asked.cpus, 1) or "1",
         "RequestMemory": _size(asked.memory_mb, 1) or "1",

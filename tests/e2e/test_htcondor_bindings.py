@@ -141,7 +141,7 @@ def test_a_job_is_matched_as_the_negotiator_does_it(cluster: Cluster, machine: s
     wait_for(lambda: {job["ClusterId"] for job in cluster.jobs(RUNNING)} >= {mine[""]}, 20, "the job that matches runs")
     assert {job["ClusterId"] for job in cluster.jobs(IDLE)} == {*mine.values()} - {mine[""]}
     cluster.submit(1, 60, "request_cpus = 3")  # waits: of the same group as the one that runs
-    portrait = head.ask(f"commands.portrait({MACHINE!r})")
+    portrait = wait_for(lambda: head.ask(f"commands.portrait({MACHINE!r})"), 10, "its ad shows that it ran a job")
     made_up = Resources(cpus=4, memory_mb=8192, disk_mb=50_000)
     machines = [Machine("ec2", "a", Resources(), portrait), Machine("ec2", "b", made_up)]
     groups = list(head.ask("commands.jobs()").groups)
@@ -261,6 +261,8 @@ def older(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[Any]:
 def test_the_modules_of_the_distribution_answer_the_same(
     cluster: Cluster, machine: str, head: Head, older: Any
 ) -> None:
+    cluster.run_on(MACHINE, 0)  # before that a worker shows nothing of itself
+    wait_for(lambda: head.ask(f"commands.portrait({MACHINE!r})") and cluster.all_jobs_ran(), 20, "it ran a job")
     cluster.submit(3, 60, "requirements = HasDocker", "request_cpus = 2")
     attributes = ["JobStatus", "JobUniverse", "RequestCpus", "Requirements"]
     query = {"pool": "", "name": "head.rig", "group_by": True, "attributes": attributes, "constraint": "JobStatus == 1"}

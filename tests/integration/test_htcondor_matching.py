@@ -118,6 +118,7 @@ def test_a_portrait_is_of_an_empty_machine(batch: HTCondor) -> None:
 def test_what_nobody_can_know_yet_is_no_reason_against_a_machine(batch: HTCondor, machine: Machine) -> None:
     for unknown in ("LastHeardFrom > 5", "TARGET.EnteredCurrentState < 7 && Draining =!= true", "NumJobStarts < 2"):
         assert refusal(batch, group(unknown), machine) == ""
+    assert refusal(batch, group("CurrentTime > 1700000000 && TARGET.CurrentTime < 9700000000"), machine) == ""
     # of a job the schedd tells only what its own Requirements refer to
     owner = Machine(machine.pool, "", machine.resources, machine.portrait, ('START = TARGET.Owner == "alice"',))
     assert refusal(batch, group(), owner) == ""
