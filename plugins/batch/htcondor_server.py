@@ -32,8 +32,8 @@ STRING = r'"(?:[^"\\]|\\.)*"'
 NAMES = re.compile(STRING + r"|(?<![\w.])(?:(my|target|other)\.)?([a-z_]\w*)(?!\w|\s*\(|\s*=[^=?!])", re.IGNORECASE)
 JOINTS = re.compile(STRING + r"|=\?=|[][(){}]|&&|\|\||\?")
 WORDS = frozenset("true false undefined error is isnt".split())
-# Of a job all that is asked for is known, and more of it only where its own Requirements refer to it.
-KNOWN_OF_JOBS = frozenset("requestcpus requestmemory requestdisk requestgpus jobuniverse".split())
+# Of a job all that is asked for is known, its accounting group, and more only where its own Requirements refer to it.
+KNOWN_OF_JOBS = frozenset("requestcpus requestmemory requestdisk requestgpus jobuniverse acctgroup".split())
 OF_GPUS = ("requiregpus",)  # what it names is of a GPU, not of the slot
 DEPTH = 5  # attributes that refer to attributes
 

@@ -8,6 +8,7 @@ does so for the first job of several alike only.
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import replace
 from typing import Any, Iterable
@@ -31,7 +32,10 @@ def special(group: JobGroup, row: Row) -> JobGroup:
     if more == ((), 1, [], "", ""):
         return group
     why_not = group.not_eligible or why_not
-    return replace(group, key=digest((group.key, *more)), pools=pools, nodes=nodes, not_eligible=why_not)
+    account = row.get("acctgroup")  # START may ask for it
+    ad = (*group.ad, f"acctgroup = {json.dumps(account)}") if isinstance(account, str) else group.ad
+    key = digest((group.key, *more))
+    return replace(group, key=key, pools=pools, nodes=nodes, not_eligible=why_not, ad=ad)
 
 
 def _pools(value: Any) -> tuple[tuple[str, ...], str]:

@@ -22,8 +22,10 @@ from elastiq.interfaces import (
     DrainMode,
     DrainOutcome,
     JobGroup,
+    Machine,
     Resources,
     SourceError,
+    UnsupportedError,
     Worker,
     WorkerState,
 )
@@ -328,14 +330,29 @@ class BatchConformance(Conformance):
         with pytest.raises(SourceError):
             bench.batch.jobs_recorded_on([name])
 
-    def test_a_job_that_asks_more_than_a_machine_has_does_not_fit_and_says_why(
-        self, bench: BatchBench
-    ) -> None:
+    def test_a_job_that_asks_more_than_a_machine_has_does_not_fit_and_says_why(self, bench: BatchBench) -> None:
         big = JobGroup(key="big", request=Resources(cpus=64), waiting=1)
         small = JobGroup(key="small", request=Resources(cpus=1), waiting=1)
         fits, why = bench.batch.fits(big, Resources(cpus=4))
         assert not fits and "64" in why
         assert bench.batch.fits(small, Resources(cpus=4)) == (True, "")
+
+    def test_each_pair_of_jobs_and_machines_gets_an_answer_where_it_can_match(self, bench: BatchBench) -> None:
+        bench.submit(count=2, cpus=1)
+        bench.submit(count=1, cpus=64)
+        small, big = sorted(bench.batch.jobs().groups, key=lambda group: group.request.cpus or 0)
+        machines = [Machine("pool", "flavour", Resources(cpus=4)), Machine("pool", "large", Resources(cpus=64))]
+        if not bench.batch.can_match:
+            with pytest.raises(UnsupportedError):
+                bench.batch.match([small, big], machines)
+            return
+        said = bench.batch.match([small, big], machines)
+        assert {pair: bool(why) for pair, why in said.items()} == {
+            (group.key, machine): (group, machine) == (big, machines[0])
+            for group in (small, big)
+            for machine in machines
+        }
+        assert "64" in said[big.key, machines[0]]
 
     def test_checks_are_findings_with_a_level(self, bench: BatchBench) -> None:
         for check in bench.batch.checks():

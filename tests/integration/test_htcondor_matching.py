@@ -108,6 +108,15 @@ def test_the_start_of_the_worker_is_asked_too(batch: HTCondor) -> None:
     assert refusal(batch, group(), made_up("START = false")).endswith("START = false")
 
 
+def test_a_start_that_asks_for_an_accounting_group_takes_no_other(batch: HTCondor) -> None:
+    cms, atlas, none = group(AcctGroup="cms"), group("Memory > 1", AcctGroup="atlas"), group()
+    machine = made_up('START = TARGET.AcctGroup =?= "cms"')
+    said = batch.match([cms, atlas, none], [machine])
+    assert said[cms.key, machine] == ""
+    assert said[atlas.key, machine] == 'START of such a worker asks for AcctGroup is "cms": AcctGroup = "atlas"'
+    assert said[none.key, machine].endswith("the jobs have no AcctGroup")
+
+
 def test_a_portrait_is_of_an_empty_machine(batch: HTCondor) -> None:
     assert refusal(batch, group("LoadAvg < 0.3", RequestCpus=3, RequestMemory=8192), like_the_last()) == ""
     said = refusal(batch, group(RequestMemory=8193), like_the_last())
