@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from elastiq import config
 from elastiq.cli import _VERBS
+from elastiq.interfaces import JobGroup, Resources
 from elastiq.keys import CORE, POOL
+from elastiq.nodes import Registry
+from elastiq.planner import plan
 from elastiq.plugin_loader import batch_class, cloud_class
 from elastiq.settings import Settings
 from tests.unit.config_files import load
+from tests.unit.values import situation
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "pools.md").read_text("utf-8")
 
@@ -47,9 +52,31 @@ def test_the_pools_have_the_terms_that_the_page_tells_of(settings: Settings) -> 
     assert (aws.min_vms, aws.max_vms, aws.terms.min_idle_vms, aws.terms.priority) == (0, 40, 0, 5.0)
     assert (gpu.min_vms, gpu.max_vms, gpu.terms.min_idle_vms, gpu.terms.priority) == (0, 4, 0, 0.0)
     assert (gpu.capacity.gpus, gpu.terms.worker_ad) == (1.0, ("HasCuda = true",))
+    assert (local.capacity.cpus, local.capacity.gpus, aws.capacity) == (8.0, 0.0, Resources())
     assert [settings.idle_for_time_s_of(pool.name) for pool in settings.pools] == [1800.0, 300.0, 1800.0]
-    assert [len(pool.offers()) for pool in settings.pools] == [2, 12, 1]
+    assert [len(pool.offers()) for pool in settings.pools] == [1, 12, 1]
     assert (aws.price("c5.xlarge", "spot"), aws.price("c5.xlarge", "on-demand")) == (0.09, 0.19)
+
+
+def jobs_of(asked: Resources, waiting: int, settings: Settings) -> dict[str, int]:
+    """The machines of each pool for so many waiting jobs, all of which have waited long enough."""
+    registry = Registry()
+    site = settings.pools[1].site
+    for name, cpus, memory_mb in (("c5.xlarge", 4, 8192), ("c5.2xlarge", 8, 16384), ("m5.xlarge", 4, 16384)):
+        registry.catalogue[site, name] = Resources(cpus, memory_mb, gpus=0)
+    group = JobGroup("g", asked, waiting, running=0)
+    made = plan(situation(group, registry=registry, settings=settings, sites=frozenset(settings.sites), waited_s=100.0))
+    counted: Counter[str] = Counter()
+    for order in made.launches:
+        counted[order.offer.pool] += order.count
+    return dict(counted)
+
+
+def test_jobs_go_to_the_local_cloud_first_then_to_aws_and_to_gpus_only_if_they_ask_for_them(settings: Settings) -> None:
+    assert jobs_of(Resources(cpus=1), 0, settings) == {"ec2": 2}
+    assert jobs_of(Resources(cpus=1), 16, settings) == {"ec2": 3}, "one is a spare"
+    assert jobs_of(Resources(cpus=1), 8 * 25, settings) == {"ec2": 20, "aws": 5}
+    assert jobs_of(Resources(cpus=1, gpus=1), 3, settings) == {"ec2": 2, "gpu": 3}
 
 
 def test_its_schedules_change_what_they_say(settings: Settings) -> None:
