@@ -60,20 +60,31 @@ class Budget:
         counted = len(registry) + (s.foreign if s.settings.quota_counts == "all" else 0)
         self._of_all = [Allowance(f"max_vms {most}", _left(most, counted), counted), *map(replace, s.allowances)]
         self._of_pool: dict[str, list[Allowance]] = {}
+        self.stopped: dict[tuple[Pool, Offer], Allowance] = {}
+        if registry.count(None, {State.STOPPED}):
+            from elastiq.stopped import offers
+
+            self.stopped = offers(s)
         for pool in s.settings.pools:
             there, broken = registry.count(pool.name), s.health.breaker(pool.name)
             own = Allowance(f"max_vms {pool.max_vms} of pool {pool.name}", _left(pool.max_vms, there), there)
             canary = [Allowance(broken, _left(1, registry.count(pool.name, TO_COME)), counts="")] if broken else []
             self._of_pool[pool.name] = [*canary, own]
 
-    def of(self, pool: Pool) -> list[Allowance]:
-        """The limits that hold for a pool's machines."""
+    def of(self, pool: Pool, offer: Offer) -> list[Allowance]:
+        """The limits that hold for the machines of an offer. A stopped one counts already."""
+        if (pool, offer) in self.stopped:
+            return [self.stopped[pool, offer], *self._of_all[1:]]
         return [*self._of_pool[pool.name], *self._of_all]
+
+    def is_full(self, pool: str) -> bool:
+        """Whether nothing more may be there, in the pool or in all."""
+        return any(limit.left < 1 for limit in (*self._of_pool.get(pool, ())[-1:], self._of_all[0]))
 
     def take(self, pool: Pool, offer: Offer, wanted: int, held_back: bool = False) -> tuple[int, str]:
         """Count in as many of the wanted as may be launched, none if ``held_back``: how many, and why not all."""
         price = pool.price(offer.flavour, offer.market) or 0.0
-        limits = [(one, price if one.priced else 1.0) for one in self.of(pool)]
+        limits = [(one, price if one.priced else 1.0) for one in self.of(pool, offer)]
         count, binding = wanted, None
         for limit, each in limits:
             if limit.left + _EPSILON < count * each:
@@ -118,7 +129,7 @@ class Orders:
         self._left = Room()  # what the ordered machines have left
         self._orders: list[Launch] = []
         self._unasked: list[tuple[str, str]] = []  # pool and name of the machines that are ordered for no group
-        self.offers = offers_in_order(s)
+        self.offers = offers_in_order(s, [*self.budget.stopped])
 
     def floor(self, leaving: Collection[str]) -> None:
         """Raise each pool and the cluster to its minimum, capacity to come counted; not so what will leave."""
@@ -257,9 +268,9 @@ def unmatchable(misfits: Iterable[str]) -> str:
     return f"nothing offered can run it: {why}" if why else "no pool"
 
 
-def offers_in_order(s: Situation) -> list[tuple[Pool, Offer]]:
+def offers_in_order(s: Situation, first: Sequence[tuple[Pool, Offer]]) -> list[tuple[Pool, Offer]]:
     """All offers, in the order in which they are preferred; as configured where that does not decide."""
-    offers = [(pool, offer) for pool in s.settings.pools for offer in pool.offers()]
+    offers = [*first, *((pool, offer) for pool in s.settings.pools for offer in pool.offers())]
     if s.settings.policy == ("cheapest",):
         return sorted(offers, key=lambda one: one[0].price(one[1].flavour, one[1].market) or 0.0)
     from elastiq.policies import in_order

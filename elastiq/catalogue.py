@@ -25,7 +25,7 @@ class Catalogue:
     def ask(self) -> None:
         """Ask the sites that were not asked yet, or could not tell the last time."""
         core = self._core
-        for site in self._sites() & core.clouds.keys():
+        for site in sorted(self._sites() & core.clouds.keys()):
             if core.now() >= self._next.get(site, 0.0):
                 names = [name for pool in core.settings.sites[site] for name in pool.flavours if name]
                 call = partial(core.clouds[site].flavours, list(dict.fromkeys(names)))

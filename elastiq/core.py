@@ -274,7 +274,7 @@ class Core:
             self.health.boot_joined(node.pool)
         elif before in AT_BOOT and after in SPENT:
             self.health.boot_failed(node.pool, self.now())
-        if after not in (State.GONE, State.FAILED):
+        if after not in (State.GONE, State.FAILED, State.STOPPED):
             return
         for kind in TOLD_OF_NODES:
             for name in (node.id, node.instance_id, node.intent):

@@ -34,7 +34,7 @@ class Ending:
     def drain(self, step: Step) -> None:
         """Begin to take an idle node out of service."""
         core, node = self.core, step.node
-        black_hole = step.for_good and not step.taken
+        black_hole = step.for_good and not (step.taken or step.emptied)
         if black_hole:
             core.tell(f"black hole {node.name}", f"{step.reason}: drained for good where elastiq may drain")
         if node.worker is None or (step.for_good and not core.batch.can_drain) or self._dry_run(step, "drain and end"):
@@ -43,7 +43,7 @@ class Ending:
             core.health.condemned(node.pool, node.flavour, core.now())
             node.condemned = step.reason
         core.registry.move(node, State.DRAINING, step.reason, core.wall())
-        node.act_ended, node.starts_at_drain = None, node.job_starts
+        node.act_ended, node.starts_at_drain, node.emptied = None, node.job_starts, dict(step.emptied)
         core.persist()  # a drain that we began must be known as ours after a crash
         if not core.batch.can_drain:
             node.act_ended = core.now()
@@ -83,18 +83,20 @@ class Ending:
                 self.look_again()
             elif began < node.act_ended:
                 continue
-            elif node.runs_something and not (node.for_good and node.seen is not None and node.seen.is_drained):
+            elif node.runs_something and not ((node.for_good or node.emptied) and node.seen and node.seen.is_drained):
                 core.count("drains_slipped_in")
-                self._back(node, "a job slipped in before the drain took effect")
-            elif node.starts_at_drain not in (None, node.job_starts) and not node.for_good:
-                self._back(node, "a job ran there before the drain took effect")
+                self.back(node, "a job slipped in before the drain took effect")
+            elif node.starts_at_drain not in (None, node.job_starts) and not (node.for_good or node.emptied):
+                self.back(node, "a job ran there before the drain took effect")
             elif node.seen is not None and node.seen.drained_by_mark(core.owner.mark) is False:
-                self._back(node, f"drained by someone else ({node.seen.drained_by}): left alone", undo=False)
+                self.back(node, f"drained by someone else ({node.seen.drained_by}): left alone", undo=False)
             elif self.out_of_service(node) and settled and not no_end and node.site in sites:
                 ready.append(Step(node, node.reason))
-            elif core.now() - node.act_ended >= core.settings.drain_timeout_s and not node.runs_something:
+            elif node.runs_something:
+                node.act_ended = began  # drain_timeout_s begins with the end of the last job
+            elif core.now() - node.act_ended >= core.settings.drain_timeout_s:
                 why = no_end or "its worker does not show that it is out of service"
-                self._back(node, f"drain_timeout_s {core.settings.drain_timeout_s:g} passed: {why}")
+                self.back(node, f"drain_timeout_s {core.settings.drain_timeout_s:g} passed: {why}")
         self.end_for_good(ready)
         # Drains of ours without a purpose are undone: the return was lost, or a restart lay between.
         for node in core.registry:
@@ -102,17 +104,23 @@ class Ending:
                 from elastiq.failed_drains import undrain
 
                 undrain(core, node)
+            elif node.state in IN_SERVICE:
+                node.emptied = {}
         unconfirmed = [node for node in self._unconfirmed() if node.worker is not None and node.site in sites]
         if settled and unconfirmed:
             from elastiq.doubtful_ends import ask_again
 
             ask_again(self, unconfirmed, began)
+        if settled and core.registry.count(None, {State.STOPPED}):
+            from elastiq.stopping import look
+
+            look(self, began, sites)
 
     def out_of_service(self, node: Node) -> bool:
         state = WorkerState.DRAINED if self.core.batch.can_drain else WorkerState.IDLE
         return node.seen is not None and node.seen.state is state and not node.seen.jobs
 
-    def _back(self, node: Node, reason: str, undo: bool = True) -> None:
+    def back(self, node: Node, reason: str, undo: bool = True) -> None:
         from elastiq.failed_drains import back
 
         back(self, node, reason, undo)
@@ -135,6 +143,8 @@ class Ending:
         core = self.core
         steps = [step for step in steps if step.node.instance_id and step.node.site in core.clouds]
         steps = [step for step in steps if not self._dry_run(step, "end")]
+        if any(pool.terms.idle_action == "stop" for pool in core.settings.pools):
+            steps = self._stop_some(steps)
         for step in steps:
             core.registry.move(step.node, State.TERMINATING, step.reason, core.wall())
             core.health.times["end"] = core.now()
@@ -142,6 +152,15 @@ class Ending:
             return
         core.persist()
         self.terminate([step.node for step in steps])
+
+    def _stop_some(self, steps: Sequence[Step]) -> list[Step]:
+        """Stop what is to be started again; returns the rest."""
+        from elastiq.stopping import keeps, stop
+
+        kept = [step.node for step in steps if step.node.state is State.DRAINING and keeps(self.core, step.node)]
+        if kept:
+            stop(self, kept)
+        return [step for step in steps if step.node not in kept]
 
     def terminate(self, nodes: Sequence[Node]) -> None:
         """One call a site for up to a hundred."""
@@ -154,10 +173,10 @@ class Ending:
                     node.acting = True
                 core.count("terminations_asked", len(asked))
                 call = partial(cloud.terminate, list(asked))
-                still = partial(self._still, list(asked.values()))
+                still = partial(self.still, list(asked.values()))
                 core.act_on_cloud(site, "terminate", call, partial(self._answered, asked), still)
 
-    def _still(self, nodes: Sequence[Node]) -> bool:
+    def still(self, nodes: Sequence[Node]) -> bool:
         """Whether none has come back while the call waited for its turn: of that the next look decides."""
         return all(node.seen is None or self.out_of_service(node) for node in nodes)
 
@@ -171,7 +190,7 @@ class Ending:
                 node.failures, node.retry_at = 0, core.now() + RETRY_S
                 core.tell(f"ending {node.name}", "")
             # Where it is not found the listings decide, after the minutes in which a new id may be unknown.
-            elif self._still([node]) and (answer is None or answer.outcome is not EndOutcome.NOT_FOUND):
+            elif self.still([node]) and (answer is None or answer.outcome is not EndOutcome.NOT_FOUND):
                 text = answer.detail if answer else core.explain(outcome.error)
                 core.count("terminate_errors")
                 core.tell(f"ending {node.name}", f"{text}: asked again until the cloud confirms it", logging.ERROR)

@@ -36,6 +36,10 @@ class Launching:
         """Journal and ask; False if nothing was asked for."""
         core = self.core
         offer, now = order.offer, core.wall()
+        if offer.market == "stopped":
+            from elastiq.stopping import start
+
+            return start(self, order)
         pool = core.settings.pool(offer.pool)
         if core.settings.dry_run_boot_vms:
             core.tell_once(f"dry run {offer}", f"dry run: would launch {order.count} of {offer}")

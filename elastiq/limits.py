@@ -118,4 +118,4 @@ def hourly(settings: Settings, nodes: Iterable[Node]) -> float:
         found = known[node.pool].price(node.flavour, node.market) if node.pool in known else None
         return dearest if found is None else found
 
-    return sum(map(price, nodes))
+    return sum(price(node) for node in nodes if not node.is_stopped)

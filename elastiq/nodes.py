@@ -12,7 +12,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import AbstractSet, Iterable, Iterator, Mapping, Optional
 
-from elastiq.interfaces import Instance, Resources, Worker
+from elastiq.interfaces import Instance, InstanceState, Resources, Worker
 
 
 class State(enum.Enum):
@@ -24,6 +24,7 @@ class State(enum.Enum):
     IDLE = "idle"
     BUSY = "busy"  # runs jobs, or is not to be used for a reason that its worker gives
     DRAINING = "draining"  # elastiq is taking it out of service
+    STOPPED = "stopped"  # its stop was asked for, or it is stopped: it can be started again
     TERMINATING = "terminating"  # its end was asked for, or the cloud is ending it
     GONE = "gone"  # confirmed
     LOST = "lost"  # was a worker, is none any more
@@ -39,11 +40,12 @@ SPENT = frozenset({State.FAILED, State.TERMINATING, State.GONE})
 
 TRANSITIONS: Mapping[State, frozenset[State]] = {
     State.REQUESTED: AT_BOOT | IN_SERVICE | SPENT,
-    State.PENDING: IN_SERVICE | SPENT | {State.BOOTING},
+    State.PENDING: IN_SERVICE | SPENT | {State.BOOTING, State.STOPPED},
     State.BOOTING: IN_SERVICE | SPENT,
     State.IDLE: SPENT | {State.BUSY, State.DRAINING, State.LOST},
     State.BUSY: SPENT | {State.IDLE, State.DRAINING, State.LOST},
-    State.DRAINING: IN_SERVICE | SPENT | {State.LOST},
+    State.DRAINING: IN_SERVICE | SPENT | {State.LOST, State.STOPPED},
+    State.STOPPED: IN_SERVICE | SPENT | {State.PENDING, State.DRAINING},
     State.LOST: IN_SERVICE | SPENT,
     State.FAILED: IN_SERVICE | {State.LOST, State.TERMINATING, State.GONE},
     # Back in service: its end never took effect, and its worker takes jobs.
@@ -82,7 +84,10 @@ class Node:
     lost_s: float = 0.0
     build: str = ""  # what it was made of: `Pool.build` when it was launched
     replaced: bool = False  # another was launched in its place since the cloud is about to take it
+    started: bool = False  # it was stopped before
     condemned: str = ""  # why it is taken out of service for good, once its jobs have ended
+    # The free room of one that is drained with jobs on it, and returned if jobs need it: `elastiq.consolidation`.
+    emptied: dict[str, Optional[float]] = field(default_factory=dict)
     groups: dict[str, int] = field(default_factory=dict)  # of each group: the waiting jobs it was launched for
     number: int = 0  # in the order of appearance, strangers included: no clock steps there
 
@@ -97,8 +102,10 @@ class Node:
     acting: bool = field(default=False, compare=False)  # an act on it is in flight
     retry_at: float = field(default=0.0, compare=False)
     starts_at_drain: Optional[int] = field(default=None, compare=False)  # its job_starts when a drain was decided upon
+    refused: Optional[tuple[int, Optional[int]]] = field(default=None, compare=False)  # `failed_drains.failed`
     failures: int = field(default=0, compare=False)
     was_busy: bool = field(default=False, compare=False)
+    unstoppable: bool = field(default=False, compare=False)
     warned: bool = field(default=False, compare=False)  # that the cloud is about to take it
     watched: bool = field(default=False, compare=False)  # a settled read of this run found it booting
     clocks_stored: float = field(default=0.0, compare=False)  # what the clocks said when they were stored last
@@ -112,6 +119,12 @@ class Node:
     def notice(self) -> str:
         """Why the cloud is about to take it away, as itself or its worker says; empty if it is not."""
         return (self.instance.notice if self.instance else "") or (self.seen.notice if self.seen else "")
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether the cloud has confirmed that it is stopped: it costs next to nothing, and can be started."""
+        there = self.instance is not None and self.instance.state is InstanceState.STOPPED
+        return self.state is State.STOPPED and there
 
     @property
     def for_good(self) -> bool:

@@ -29,6 +29,12 @@ def plan(s: Situation) -> Plan:
     room = _room(s, leaving)
     orders = Orders(s, room)
     may_launch = not s.no_launch and s.settled
+    consolidation = None
+    if s.settings.consolidate or any(node.emptied for node in s.registry):
+        from elastiq.consolidation import Consolidation
+
+        consolidation = Consolidation(s, room, leaving)
+        may_launch = may_launch and not consolidation.lacking
     noticed = tuple(node for node in s.registry if node.notice)
     if may_launch and noticed:
         from elastiq.leaving import replace as replace_taken
@@ -50,9 +56,17 @@ def plan(s: Situation) -> Plan:
         from elastiq.leaving import last_jobs
 
         drains += last_jobs(s)
+    launches = orders.merged()
+    if consolidation:
+        drains += consolidation.drains(launches, verdicts, drains)
+    returns = tuple(consolidation.returns()) if consolidation else ()
     failed, kept, ends = scale_down.useless(s)
+    if not s.no_end and s.registry.count(None, {State.STOPPED}):
+        from elastiq import stopped
+
+        ends += tuple(stopped.ends(s, orders, verdicts))
     found_out = {key: (_machine_name(s, found[0][0].id), _long_free(s, found)) for key, found in unused.items()}
-    made = Plan(orders.merged(), tuple(drains), failed, ends, kept, verdicts, unused=found_out, noticed=noticed)
+    made = Plan(launches, tuple(drains), failed, ends, kept, verdicts, returns, unused=found_out, noticed=noticed)
     return replace(made, summary=_summary(s, made))
 
 
@@ -206,7 +220,9 @@ def _verdict(s: Situation, a: _Asking, served: Optional[Served]) -> Verdict:
 def _served_by(s: Situation, held: Held) -> str:
     if held.on_joined:
         return f"{_machine_name(s, held.on_joined)} has free room"
-    return f"{_machine_name(s, held.on_coming)} will serve it when it has joined" if held.on_coming else ""
+    node = s.registry.nodes.get(held.on_coming)
+    when = "takes jobs again" if node is not None and node.emptied else "has joined"
+    return f"{_machine_name(s, held.on_coming)} will serve it when it {when}" if held.on_coming else ""
 
 
 def _machine_name(s: Situation, machine: str) -> str:
@@ -226,6 +242,7 @@ def actions(made: Plan, can_drain: bool) -> str:
     # Where nothing can be drained, a black hole is only named.
     drains = [step for step in made.drains if can_drain or not step.for_good]
     done += [f"{drain.format(step.node.name)}: {step.reason}" for step in drains]
+    done += [f"return {step.node.name}: {step.reason}" for step in made.returns]
     return "; ".join(done + [f"end {step.node.name}: {step.reason}" for step in made.ends])
 
 

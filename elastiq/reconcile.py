@@ -46,7 +46,7 @@ def take_instances(
 
             node = take_over(registry, site, instance, began + grace_s, wall)
             notices.append(f"{instance.id} carries our tags and was not known: taken over as {node.state.value}")
-        _update(registry, node, instance, wall)
+        _update(registry, node, instance, began, wall)
     listed = {instance.id for instance in seen.owned}
     missing = [n for n in registry if n.site == site and n.instance_id and n.instance_id not in listed]
     if overdue := [node for node in missing if began >= node.listed_by]:
@@ -66,7 +66,7 @@ def _claim(registry: Registry, requested: list[Node], instance: Instance) -> Opt
     return None
 
 
-def _update(registry: Registry, node: Node, instance: Instance, wall: float) -> None:
+def _update(registry: Registry, node: Node, instance: Instance, began: float, wall: float) -> None:
     """The cloud's word on one node."""
     if instance != node.instance:
         registry.touched[node.id] = node
@@ -82,6 +82,9 @@ def _update(registry: Registry, node: Node, instance: Instance, wall: float) -> 
     elif state is InstanceState.SHUTTING_DOWN:
         registry.move(node, State.TERMINATING, f"the cloud is ending it: {detail}", wall)
     elif state in BROKEN:
+        starts = node.started and node.state is State.PENDING and began < node.listed_by
+        if node.state is State.STOPPED or (starts and state is not InstanceState.ERROR):
+            return
         if node.seen is None:  # a worker that reports outweighs the cloud's word
             registry.move(node, State.FAILED, f"the cloud says {detail}", wall)
     elif state in (InstanceState.PENDING, InstanceState.UNKNOWN) and node.state is State.REQUESTED:
@@ -191,7 +194,7 @@ def _seen(registry: Registry, node: Node, worker: Worker, observed_s: float, wal
     if before is not None and before.total == worker.total:
         registry.learn(node, worker.total)
     node.was_busy = node.was_busy or started or worker.runs_something
-    if node.state in (State.TERMINATING, State.DRAINING):
+    if node.state in (State.TERMINATING, State.DRAINING, State.STOPPED):
         return  # its end or its return is decided by the one who drains
     was_idle = node.state is State.IDLE
     if worker.state is WorkerState.IDLE:

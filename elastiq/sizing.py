@@ -86,7 +86,7 @@ def _choice(orders: Orders, tier: Tier, pool: Pool, offer: Offer, limits: list[A
     uses = []
     price = pool.price(offer.flavour, offer.market) or 0.0
     cap = tier.caps.get(pool.name)
-    for limit in [*orders.budget.of(pool), *([cap] if cap else [])]:
+    for limit in [*orders.budget.of(pool, offer), *([cap] if cap else [])]:
         if limit.left == math.inf:
             continue
         at = next((at for at, known in enumerate(limits) if known is limit), len(limits))

@@ -23,6 +23,7 @@ LIMIT = 5000
 ON_DEMAND = {
     "elastiq.adoption": "elastiqctl adopt",
     "elastiq.black_holes": "a machine that may be one",
+    "elastiq.consolidation": "consolidate = yes",
     "elastiq.cooldown": "a cooldown_after_ key",
     "elastiq.coprocess": "HTCondor's bindings",
     "elastiq.leaving": "a notice of the cloud, a drained pool, max_vm_lifetime_s, or a changed image",
@@ -33,6 +34,8 @@ ON_DEMAND = {
     "elastiq.plugins.batch.htcondor_refusals": "a drain that is refused or undone",
     "elastiq.policies": "a policy other than cheapest",
     "elastiq.sizing": "offers of several sizes, or a job that needs several machines",
+    "elastiq.stopped": "a machine that was stopped",
+    "elastiq.stopping": "idle_action = stop",
     "elastiq.pool_service": "elastiqctl drain-pool",
     "elastiq.commanding": "a command of elastiqctl, as adopt or reload",
     "elastiq.complaints": "an unknown key or section, or no cluster_name",

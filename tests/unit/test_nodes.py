@@ -11,18 +11,19 @@ from elastiq.nodes import CAPACITY, IN_SERVICE, JOINED, TO_COME, TRANSITIONS, Re
 from tests.unit.values import WALL, a_node, a_registry
 
 # One row for each state, one column for each: x is legal, . is a bug, and = is no transition.
-#                REQ PEN BOO IDL BUS DRA TER GON LOS FAI
+#                REQ PEN BOO IDL BUS DRA STO TER GON LOS FAI
 MATRIX = """
-    requested     =   x   x   x   x   .   x   x   .   x
-    pending       .   =   x   x   x   .   x   x   .   x
-    booting       .   .   =   x   x   .   x   x   .   x
-    idle          .   .   .   =   x   x   x   x   x   x
-    busy          .   .   .   x   =   x   x   x   x   x
-    draining      .   .   .   x   x   =   x   x   x   x
-    terminating   .   .   .   x   x   .   =   x   .   .
-    gone          .   .   .   .   .   .   .   =   .   .
-    lost          .   .   .   x   x   .   x   x   =   x
-    failed        .   .   .   x   x   .   x   x   x   =
+    requested     =   x   x   x   x   .   .   x   x   .   x
+    pending       .   =   x   x   x   .   x   x   x   .   x
+    booting       .   .   =   x   x   .   .   x   x   .   x
+    idle          .   .   .   =   x   x   .   x   x   x   x
+    busy          .   .   .   x   =   x   .   x   x   x   x
+    draining      .   .   .   x   x   =   x   x   x   x   x
+    stopped       .   x   .   x   x   x   =   x   x   .   x
+    terminating   .   .   .   x   x   .   .   =   x   .   .
+    gone          .   .   .   .   .   .   .   .   =   .   .
+    lost          .   .   .   x   x   .   .   x   x   =   x
+    failed        .   .   .   x   x   .   .   x   x   x   =
 """
 EXPECTED = {
     (State(row[0]), after): mark

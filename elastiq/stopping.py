@@ -1,0 +1,160 @@
+"""Stopping idle machines instead of ending them, and starting them again (`idle_action = stop`).
+
+Imported where a pool asks for it. A machine is stopped as it would be ended: drained, looked at again, asked for
+until the cloud confirms it. One that cannot be stopped is ended.
+"""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+from typing import TYPE_CHECKING, Mapping, Sequence
+
+from elastiq.core import Core, log
+from elastiq.executor import Outcome, UnsentError
+from elastiq.failed_drains import in_service
+from elastiq.health import Block
+from elastiq.interfaces import EndAnswer, EndOutcome, InstanceState, LaunchError
+from elastiq.nodes import Node, State
+from elastiq.situation import Launch
+from elastiq.stopped import startable
+
+if TYPE_CHECKING:
+    from elastiq.ending import Ending
+    from elastiq.launching import Launching
+
+PAUSE_S = 60.0  # after a machine could not be started
+
+
+def keeps(core: Core, node: Node) -> bool:
+    """Whether an idle machine that is out of service is to be stopped, and not ended."""
+    pool = core.settings.pool(node.pool)
+    if pool is None or pool.terms.idle_action != "stop" or node.pool in core.drained:
+        return False
+    if pool.outdates(node.build) or node.for_good or node.unstoppable:
+        return False
+    lifetime_s = pool.terms.max_vm_lifetime_s
+    if lifetime_s and core.wall() - node.created_at >= lifetime_s:
+        return False
+    return node.market != "spot" and core.clouds[node.site].capabilities.stop
+
+
+def stop(ending: Ending, nodes: Sequence[Node]) -> None:
+    """From here on it is asked for until the cloud confirms it."""
+    core = ending.core
+    for node in nodes:
+        core.registry.move(node, State.STOPPED, f"{node.reason}: stopped", core.wall())
+        core.health.times["end"] = core.now()
+    core.persist()
+    _ask(ending, nodes)
+
+
+def _ask(ending: Ending, nodes: Sequence[Node]) -> None:
+    core = ending.core
+    for site, cloud in core.clouds.items():
+        here = {node.instance_id: node for node in nodes if node.instance_id and node.site == site}
+        if not here:
+            continue
+        for node in here.values():
+            node.acting = True
+        core.count("stops_asked", len(here))
+        call, answered = partial(cloud.stop, list(here)), partial(_stopped, ending, here)
+        core.act_on_cloud(site, "stop", call, answered, partial(ending.still, list(here.values())))
+
+
+def _stopped(ending: Ending, asked: Mapping[str, Node], outcome: Outcome[Mapping[str, EndAnswer]]) -> None:
+    core = ending.core
+    for name, node in asked.items():
+        answer = (outcome.value or {}).get(name)
+        node.acting, node.act_ended = False, outcome.ended
+        ending.later(node)
+        if answer is not None and answer.outcome is EndOutcome.ENDING:
+            node.failures, node.retry_at = 0, core.now()
+        elif answer is not None and answer.outcome is EndOutcome.FAILED:
+            node.unstoppable = True
+            core.tell_once(f"stop {node.id}", f"{node.name} cannot be stopped ({answer.detail}): ended instead")
+            core.registry.move(node, State.DRAINING, node.reason, core.wall())
+        elif answer is None:
+            core.tell_once(f"stop {node.id}", f"stop {node.name}: {core.explain(outcome.error)}: asked again")
+
+
+def look(ending: Ending, began: float, sites: frozenset[str]) -> None:
+    """A settled read of the workers came back: go on with what is stopped. ``began`` is its monotonic time."""
+    core, still_up = ending.core, []
+    for node in [node for node in core.registry if node.state is State.STOPPED]:
+        if node.site not in sites or node.instance is None or not node.may_act(core.now()):
+            continue
+        if began < (node.act_ended or 0.0):
+            continue
+        if node.instance.state is InstanceState.STOPPED:
+            if node.worker is not None:
+                ending.forget(node)
+                node.worker, node.joined_at, core.registry.touched[node.id] = None, None, node
+        elif node.instance.state is InstanceState.RUNNING:
+            if node.seen is None or ending.out_of_service(node):
+                still_up.append(node)
+            else:
+                in_service(core, node, "it runs again, and takes jobs")
+    if still_up and not core.settings.dry_run_shutdown_vms:
+        _ask(ending, still_up)
+
+
+def start(launching: Launching, order: Launch) -> bool:
+    """Start stopped machines of an order; stored first. False if nothing was asked for."""
+    core = launching.core
+    nodes, pool = startable(core.registry, order.offer, core.now())[: order.count], core.settings.pool(order.offer.pool)
+    if core.settings.dry_run_boot_vms:
+        core.tell_once(f"dry run {order.offer}", f"dry run: would start {order.count} of {order.offer}")
+    if not nodes or pool is None or core.settings.dry_run_boot_vms:
+        return False
+    for number, node in enumerate(nodes):
+        node.groups = {key: (jobs + number) // len(nodes) for key, jobs in sorted(order.groups.items())}
+        node.boot_s = node.idle_s = node.room_s = 0.0
+        node.watched = node.was_busy = False
+        node.started, node.act_ended, node.listed_by = True, None, core.now() + core.settings.intent_settle_s
+        core.registry.move(node, State.PENDING, f"started again: {order.reason}", core.wall())
+    core.persist()
+    if core.store_broken:
+        for node in nodes:
+            core.registry.move(node, State.STOPPED, "could not be stored", core.wall())
+        return False
+    core.health.times["launch"] = core.now()
+    core.record("start", nodes[0].name, pool.name, f"{len(nodes)} of {order.offer}: {order.reason}")
+    if core.ledger is not None:
+        core.ledger.launched(len(nodes))
+    for node in nodes:
+        node.acting = True
+    ids = [node.instance_id or "" for node in nodes]
+    call = partial(core.clouds[pool.site].start, ids)
+    core.act_on_cloud(pool.site, f"start {ids[0]}", call, partial(_started, launching, order, nodes))
+    return True
+
+
+def _started(
+    launching: Launching, order: Launch, nodes: Sequence[Node], outcome: Outcome[Mapping[str, EndAnswer]]
+) -> None:
+    core, error = launching.core, outcome.error
+    for node in nodes:
+        node.acting, node.act_ended = False, outcome.ended
+    if isinstance(error, UnsentError) or (isinstance(error, LaunchError) and error.launched_nothing):
+        core.health.refused(order.offer, nodes[0].site, error, core.now())
+        _not_started(core, nodes, core.explain(error))
+    elif error is not None:  # the listings will tell
+        log.log(logging.WARNING, "start of %s: %s", order.offer, core.explain(error))
+    else:
+        answers = outcome.value or {}
+        refused = [n for n in nodes if answers.get(n.instance_id or "", _UNKNOWN).outcome is not EndOutcome.ENDING]
+        if refused:
+            detail = answers.get(refused[0].instance_id or "", _UNKNOWN).detail
+            core.health.blocks[f"offer {order.offer}"] = Block(core.now() + PAUSE_S, PAUSE_S, detail)
+            _not_started(core, refused, detail)
+    launching.replan()
+
+
+_UNKNOWN = EndAnswer(EndOutcome.FAILED, "the cloud's answer does not name it")
+
+
+def _not_started(core: Core, nodes: Sequence[Node], why: str) -> None:
+    for node in nodes:
+        core.registry.move(node, State.STOPPED, f"could not be started: {why}", core.wall())
+    core.tell_once(f"start {nodes[0].id}", f"{nodes[0].name} could not be started: {why}")
