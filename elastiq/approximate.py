@@ -16,12 +16,15 @@ from typing import Iterable
 from elastiq.choices import Batch, Case
 from elastiq.exhaustive import Search, work
 from elastiq.first_fit import Layout
+from elastiq.packing import SLOTS
 
 _SMALL = 400  # wants x choices, up to which more ways are tried
 # What a machine that took all that the limits leave would cost more, as a multiple of the cost of all.
 _WEIGHTS = (0.1, 0.5, 2.0, 8.0, 30.0, 1e6)
 _STEPS = 40_000.0  # of `exhaustive.work`, of all improvements: some hundredths of a second
 _IMPROVED = 3  # of the best results
+_PREFERRED = 12  # choices that are tried wherever they fit
+_LARGER = 3_000  # steps of each layout's search for larger machines in place of others
 _FEW = 4  # machines with equal content that are looked at one by one
 _LARGEST_WINDOW = 3
 
@@ -33,25 +36,37 @@ def approximate(case: Case) -> Layout:
     """Machines for all wants, or for as much as the limits allow."""
     small = len(case.wants) * len(case.distinct) <= _SMALL
     by_size = case.by_size()
-    plain = _filled(Layout(case, refilled=False), by_size)
+    plain = _filled(Layout(case, refilled=False, steps=_LARGER), by_size)
     tried = [plain]
-    for choice in case.distinct if small else ():
+    for choice in _preferable(case) if small else ():
         for dominant in (True, False):
             layout = Layout(case, refilled=False, preferred=choice)
             tried.append(_filled(layout, case.by_size(choice, dominant)))
     scarce = _Scarcity(plain)
     if scarce.limits:
         for weight in _WEIGHTS if small else scarce.between():
-            tried.append(_filled(Layout(case, refilled=False, weights=scarce.weights(weight)), by_size))
+            layout = Layout(case, refilled=False, weights=scarce.weights(weight), steps=_LARGER)
+            tried.append(_filled(layout, by_size))
     best = [layout for layout in tried if not any(layout.unserved)]
     if not best:
         for weight in (0.0, *_WEIGHTS) if small else _WEIGHTS[-1:]:
-            layout = Layout(case, refilled=True, weights=scarce.weights(weight))
+            layout = Layout(case, refilled=True, weights=scarce.weights(weight), steps=_LARGER)
             best.append(_filled(layout, range(len(case.wants))))
     best = sorted({str(layout.batches): layout for layout in best}.values(), key=_worth)[:_IMPROVED]
     for layout in best:
         improve(layout, _STEPS / len(best))
     return min(best, key=_worth)
+
+
+def _preferable(case: Case) -> list[int]:
+    """Some choices, those that are cheap for their size first."""
+    largest = [max((room[at] or 0.0 for room in case.rooms), default=0.0) for at in range(SLOTS)]
+
+    def price(choice: int) -> float:
+        shares = [(there or 0.0) / most for there, most in zip(case.rooms[choice], largest) if most]
+        return case.prices[choice] / (sum(shares) or 1.0)
+
+    return sorted(case.distinct, key=price)[:_PREFERRED]
 
 
 def _filled(layout: Layout, order: Iterable[int]) -> Layout:

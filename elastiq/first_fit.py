@@ -20,17 +20,23 @@ class Layout:
     """Machines that are to be launched, with what is on each, and what the limits leave then.
 
     ``refilled``: see `Case.cost`. ``weights`` are added to the cost of a machine of each choice, so that what is
-    scarce is spared; ``preferred`` is a choice that is taken wherever it fits, and filled whatever that costs.
+    scarce is spared; ``preferred`` is a choice that is taken wherever it fits, and filled whatever that costs;
+    ``steps`` is how many larger machines may be looked at.
     """
 
     def __init__(
-        self, case: Case, refilled: bool, weights: Optional[Sequence[float]] = None, preferred: Optional[int] = None
+        self,
+        case: Case,
+        refilled: bool,
+        weights: Optional[Sequence[float]] = None,
+        preferred: Optional[int] = None,
+        steps: int = 0,
     ) -> None:
         self.case, self.refilled = case, refilled
         self.batches: list[Batch] = []
         self.left = list(case.left)
         self.unserved = list(case.slots)
-        self.steps = 20_000  # of looking for larger machines
+        self._steps = steps
         self._weights = weights or [0.0] * len(case.choices)
         self._preferred = preferred
         self._spent: set[int] = set()  # choices of which the limits allow no more
@@ -123,8 +129,8 @@ class Layout:
             each = min(fits[choice], rest)
             count = case.allowed(choice, rest // each, self.left)
             if not count:
-                self._spent.add(choice)
-                del fits[choice]
+                self._spent.update(one for one in fits if not case.allowed(one, 1, self.left))
+                fits = {one: held for one, held in fits.items() if one not in self._spent}
                 continue
             case.take(choice, count, self.left)
             room = without(case.rooms[choice], case.wants[want].asked, each)
@@ -135,14 +141,14 @@ class Layout:
     def _use_larger(self, want: int, slots: int) -> int:
         """Where the limits allow no more machines: larger ones in place of some, the cheapest for a slot first."""
         case, served = self.case, 0
-        while served < slots and self.steps > 0:
+        while served < slots and self._steps > 0:
             best: Optional[tuple[float, int, int, int, int]] = None
             for at in sorted(range(len(self.batches)), key=lambda at: want not in self.batches[at].content):
                 batch = self.batches[at]
                 for choice in case.fits[want]:
-                    if choice == batch.choice or self.steps < 1:
+                    if choice == batch.choice or self._steps < 1:
                         continue
-                    self.steps -= 1
+                    self._steps -= 1
                     count = self._exchangeable(batch, choice)
                     room = case.room_after(choice, batch.content.items()) if count else None
                     each = min(jobs_held(room, case.wants[want].asked), slots - served) if room else 0

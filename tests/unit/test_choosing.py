@@ -92,6 +92,11 @@ def test_jobs_of_two_groups_share_a_machine_only_where_that_saves_more() -> None
     assert launched(choose(wants, [choice(1, 1.0), choice(2, 1.9)], keep=keep)) == {0: 2}
 
 
+def test_a_small_job_does_not_keep_a_large_machine_for_a_core_that_is_left_there() -> None:
+    chosen = choose([want("large", 15, 100), want("small", 1, 100)], sizes(16, 1))
+    assert launched(chosen) == {0: 100, 1: 100}
+
+
 def test_how_long_a_machine_is_kept() -> None:
     assert KeepTime(1.0, 0.0).factor(1, 1) == 1.0
     assert KeepTime(1.0, 0.0).factor(4, 1) == pytest.approx(1 + 1 / 2 + 1 / 3 + 1 / 4)
