@@ -140,7 +140,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "never raises the cluster to its minimum",
         "I7",
-        (Change(broker.Orders, "floor", "s = self._s\n", "return\n"),),
+        (Change(broker.Orders, "floor", "s = self.s\n", "return\n"),),
         setting(min_vms=2, max_vms=10),
     ),
     # ------------------------------------------------------------------ the loop, secrets, reasons
@@ -211,7 +211,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "leaves waiting jobs without a reason",
         "I12",
-        (Change(planner, "_serve_group", "why or _served_by(s, held)", "''"),),
+        (Change(planner, "_verdict", "why or _served_by(s, a.held)", "''"),),
     ),
     Mutant(
         "sends an end that has waited although its worker is back",

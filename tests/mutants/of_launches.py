@@ -54,7 +54,10 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "forgets in a restart what was launched within the hour",
         "I1",
-        (Change(core.Core, "follow_limits", 'self.store.recall("ledger")', "None"),),
+        (
+            Change(core.Core, "follow_limits", 'self.store.recall("ledger")', "None"),
+            Change(core.Core, "follow_limits", "self.store.history(10**6)", "()"),
+        ),
         both(setting(max_launches_per_hour=3, max_vms=20), jobs(count=20), often("restart", times=8, down_s=5.0)),
     ),
     Mutant(
@@ -163,7 +166,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "launches for jobs that can never run",
         "I6 I7 I12",
         (
-            Change(planner, "_serve_group", "if group.not_eligible:", "if False:"),
+            Change(planner, "_ask", "if group.not_eligible:", "if False:"),
             Change(planner, "_serve", "if not g.not_eligible", ""),
         ),
         often("jobs", cpus=1.0, memory_mb=1024.0, lengths=[300.0] * 30, not_eligible="needs a licence"),
@@ -173,7 +176,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "I1 I6",
         (
             Change(planner, "_room", "elif node.state in CAPACITY:", "elif False:"),
-            Change(planner, "_serve_group", "wanted = min(wanted, max(0, group.waiting - trial.covered))", "pass"),
+            Change(planner, "_ask", "wanted = min(wanted, max(0, group.waiting - trial.covered))", "pass"),
         ),
         jobs(),
     ),
@@ -183,11 +186,11 @@ MUTANTS: tuple[Mutant, ...] = (
         (
             Change(
                 planner,
-                "_serve_group",
+                "_ask",
                 "left = group.waiting - held.jobs",
                 "left = group.waiting - held.jobs + (group.running or 0)",
             ),
-            Change(planner, "_serve_group", "wanted = min(left, waited or 0)", "wanted = left if waited else 0"),
+            Change(planner, "_ask", "wanted, why = min(left, waited or 0)", "wanted, why = left if waited else 0"),
         ),
         jobs(times=6, count=16, length_s=2000.0),
     ),
