@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Collection, Iterable, Iterator, Mapping, Optional, Sequence
 
 from elastiq.interfaces import JobGroup, Offer, Pool, Resources, request_fits
@@ -268,11 +269,17 @@ def unmatchable(misfits: Iterable[str]) -> str:
     return f"nothing offered can run it: {why}" if why else "no pool"
 
 
+def _by_price(s: Situation, pool: Pool, offer: Offer) -> tuple[float, float]:
+    """What orders offers by price; one without a price comes as if it were free, but after what fails less."""
+    doubt = s.health.doubt(pool.name, s.now)
+    return (pool.price(offer.flavour, offer.market) or 0.0) * doubt, doubt
+
+
 def offers_in_order(s: Situation, first: Sequence[tuple[Pool, Offer]]) -> list[tuple[Pool, Offer]]:
     """All offers, in the order in which they are preferred; as configured where that does not decide."""
     offers = [*first, *((pool, offer) for pool in s.settings.pools for offer in pool.offers())]
     if s.settings.policy == ("cheapest",):
-        return sorted(offers, key=lambda one: one[0].price(one[1].flavour, one[1].market) or 0.0)
+        return sorted(offers, key=lambda one: _by_price(s, *one))
     from elastiq.policies import in_order
 
-    return in_order(s, offers)
+    return in_order(s, offers, partial(_by_price, s))

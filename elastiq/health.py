@@ -93,6 +93,11 @@ class Health:
         """Pool and flavour of each black hole whose replacement may not be launched yet."""
         return [(pool, of) for pool, entries in self.replacements.items() for at, of in entries if at > now]
 
+    def doubt(self, pool: str, now: float) -> float:
+        """By how many times a pool has to be cheaper than others: its boots failed lately, or jobs died there."""
+        holes = sum(at > now - REPLACED_EVERY_S for at, _ in self.replacements.get(pool, ()))
+        return 1.0 + self.failed_boots.get(pool, 0) + holes
+
     def breaker(self, pool: str) -> Optional[str]:
         """Why the pool gets one machine at a time; None while it is trusted."""
         failed = self.failed_boots.get(pool, 0)

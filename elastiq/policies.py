@@ -25,10 +25,12 @@ class Tier:
     caps: Mapping[str, Allowance] = field(default_factory=dict)
 
 
-def in_order(s: Situation, offers: Sequence[tuple[Pool, Offer]]) -> list[tuple[Pool, Offer]]:
-    """The offers as the policies prefer them, for machines that any of them could be."""
-    keys: dict[str, Callable[[Pool, Offer], float]] = {
-        "cheapest": lambda pool, offer: pool.price(offer.flavour, offer.market) or 0.0,
+def in_order(
+    s: Situation, offers: Sequence[tuple[Pool, Offer]], cheapest: Callable[[Pool, Offer], tuple[float, float]]
+) -> list[tuple[Pool, Offer]]:
+    """The offers as the policies prefer them, for machines that any of them could be. ``cheapest`` orders by price."""
+    keys: dict[str, Callable[[Pool, Offer], object]] = {
+        "cheapest": cheapest,
         "priority": lambda pool, offer: -pool.terms.priority,
         "balance": lambda pool, offer: load(s, pool),
         "least-waste": lambda pool, offer: 0.0,

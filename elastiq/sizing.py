@@ -37,7 +37,7 @@ def _tiers(orders: Orders) -> list[Tier]:
 def expected_price(s: Situation, pool: Pool, offer: Offer) -> float:
     """What a machine of an offer is taken to cost an hour: its price; where it has none, as much for a core as the
     dearest that has, and where none has, 1. A pool whose boots fail has to be cheaper by so many times."""
-    doubt = 1.0 + s.health.failed_boots.get(pool.name, 0)
+    doubt = s.health.doubt(pool.name, s.now)
     price = None if by_cores(s) else pool.price(offer.flavour, offer.market)
     return doubt * (_by_cores(s, pool, offer.flavour) if price is None else price)
 
