@@ -25,7 +25,8 @@ __all__ = ["Allowance", "Launch", "Plan", "Situation", "Step", "Verdict", "group
 
 def plan(s: Situation) -> Plan:
     """Decide what to launch, drain and end now."""
-    leaving = scale_down.leaving(s)
+    noticed = tuple(node for node in s.registry if node.notice)
+    leaving = scale_down.leaving(s, noticed)
     room = _room(s, leaving)
     orders = Orders(s, room)
     may_launch = not s.no_launch and s.settled
@@ -35,7 +36,6 @@ def plan(s: Situation) -> Plan:
 
         consolidation = Consolidation(s, room, leaving)
         may_launch = may_launch and not consolidation.lacking
-    noticed = tuple(node for node in s.registry if node.notice)
     if may_launch and noticed:
         from elastiq.leaving import replace as replace_taken
 

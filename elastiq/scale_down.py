@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from typing import AbstractSet, Mapping, Optional
+from typing import AbstractSet, Collection, Mapping, Optional
 
 from elastiq.interfaces import Pool, WorkerState
 from elastiq.nodes import AT_BOOT, IN_SERVICE, Node, State
@@ -16,11 +16,11 @@ from elastiq.situation import Situation, Step
 UNSEEN_JOBS = "found in the cloud, and more jobs run than on all workers that are seen: kept, it may have some"
 
 
-def leaving(s: Situation) -> Mapping[str, str]:
+def leaving(s: Situation, noticed: Collection[Node]) -> Mapping[str, str]:
     """The nodes that are to go for another reason than idleness, each with its reason."""
-    pools = {pool.name: pool for pool in s.settings.pools}
-    old = s.drained or any(pool.terms.max_vm_lifetime_s for pool in s.settings.pools)
-    if not (old or any(n.notice or (n.pool in pools and pools[n.pool].outdates(n.build)) for n in s.registry)):
+    builds = {pool.name: pool.build for pool in s.settings.pools}
+    old = noticed or s.drained or any(pool.terms.max_vm_lifetime_s for pool in s.settings.pools)
+    if not (old or any(node.build and builds.get(node.pool, node.build) != node.build for node in s.registry)):
         return {}
     from elastiq.leaving import reasons
 
