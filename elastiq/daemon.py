@@ -148,7 +148,9 @@ class Daemon:
         period: float = getattr(self.core.settings, f"{name}_every_s")
         if name != "check_vms":
             return period
-        attentive = self.core.registry.count(None, MOVING)
+        registry = self.core.registry
+        # What is being emptied may take days.
+        attentive = registry.count(None, MOVING) - sum(bool(n.emptied) and n.state is State.DRAINING for n in registry)
         return min(period, ATTENTIVE_S) if attentive else period
 
     def check_vms(self) -> None:
@@ -224,7 +226,7 @@ class Daemon:
         if self.matching:
             self.matching.ask()
         self.last_plan, self.last_plan_at = plan, core.wall()
-        if plan.launches or plan.drains or plan.ends or plan.failed:
+        if plan.launches or plan.drains or plan.ends or plan.failed or plan.returns:
             log.info("plan: %s", plan.summary)
         else:
             core.tell_once("plan", f"plan: {plan.summary}")
@@ -248,6 +250,8 @@ class Daemon:
             self.observer.look_again()
         for step in plan.drains:
             ending.drain(step)
+        for step in plan.returns:
+            ending.back(step.node, step.reason)
         ending.end(plan.ends)
         done = replace(plan, launches=asked)
         if core.settings.dry_run_shutdown_vms:

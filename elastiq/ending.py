@@ -104,7 +104,7 @@ class Ending:
                 from elastiq.failed_drains import undrain
 
                 undrain(core, node)
-            elif node.state in IN_SERVICE:
+            elif node.state in IN_SERVICE and node.seen is not None and node.seen.state is not WorkerState.OTHER:
                 node.emptied = {}
         unconfirmed = [node for node in self._unconfirmed() if node.worker is not None and node.site in sites]
         if settled and unconfirmed:

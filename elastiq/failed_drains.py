@@ -27,6 +27,7 @@ def failed(ending: Ending, node: Node, outcome: Outcome[DrainAnswer]) -> None:
     else:
         core.count(f"drains_{answer.outcome.value}")
         if answer.outcome is DrainOutcome.REFUSED:
+            node.refused = (node.jobs, node.job_starts)
             core.tell("draining", f"{node.name}: {answer.detail}: nothing is ended without a drain")
         back(ending, node, f"drain {answer.outcome.value}: {answer.detail}", undo=False)
 
@@ -35,6 +36,7 @@ def back(ending: Ending, node: Node, reason: str, undo: bool = True) -> None:
     """Return a node to service; its idleness begins anew only if it ran something. There is nothing to ``undo`` where
     the drain has had no effect, or is not ours."""
     ending.later(node)
+    node.room_s = 0.0
     in_service(ending.core, node, reason)
     if undo and ending.core.batch.can_drain:
         undrain(ending.core, node)

@@ -83,6 +83,7 @@ class Step:
     reason: str
     for_good: bool = False  # whatever runs there ends by itself, then the machine is ended
     taken: bool = False  # by the cloud, soon
+    emptied: Mapping[str, Optional[float]] = field(default_factory=dict)  # see `Node.emptied`
 
 
 @dataclass(frozen=True)
@@ -106,6 +107,7 @@ class Plan:
     ends: tuple[Step, ...] = ()  # useless machines: ended without a drain, since nothing can run there
     kept: tuple[Step, ...] = ()  # whose boot deadline passed, too, but that may run jobs
     verdicts: tuple[Verdict, ...] = ()
+    returns: tuple[Step, ...] = ()  # to service, of what is being emptied
     summary: str = ""
     noticed: tuple[Node, ...] = ()  # that the cloud is about to take
     # For a group under trial, one machine that was launched for it and stands free, and the pools where

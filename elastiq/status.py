@@ -143,6 +143,7 @@ def _plan(daemon: Daemon) -> dict[str, Any]:
         "summary": plan.summary,
         "launch": [{**_fields(o, "count reason"), "offer": str(o.offer), "pool": o.offer.pool} for o in plan.launches],
         "drain": [{"node": step.node.name, "reason": step.reason} for step in plan.drains],
+        "return": [{"node": step.node.name, "reason": step.reason} for step in plan.returns],
         "terminate": [{"node": step.node.name, "reason": step.reason} for step in plan.ends],
         "reasons": [f"{v.group.waiting} {v.group.key}: {v.reason}" for v in plan.verdicts if v.reason],
     }

@@ -60,6 +60,7 @@ def look(
         "summary": seen.plan.summary,
         "launch": [_launch(order) for order in seen.plan.launches],
         "drain": _steps(seen.plan.drains),
+        "return": _steps(seen.plan.returns),
         "terminate": _steps(seen.terminations),
         "groups": shown["queue"]["groups"],
         "nodes": shown["nodes"],
@@ -108,6 +109,7 @@ def text(plan: Mapping[str, Any]) -> str:
     acts = [
         *(f"launch {one['count']} of {one['offer']}: {one['reason']}" for one in plan["launch"]),
         *(f"drain {_node(one)}: {one['reason']}" for one in plan["drain"]),
+        *(f"return {_node(one)}: {one['reason']}" for one in plan["return"]),
         *(f"terminate {_node(one)}: {one['reason']}" for one in plan["terminate"]),
     ]
     parts = [

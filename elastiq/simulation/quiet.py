@@ -156,7 +156,7 @@ def _calm_until(daemon: Daemon) -> float:
         return NEVER
     if observer.no_launch() or observer.no_end() or not observer.settled():
         return NEVER
-    if core.ledger is not None or observer.launching.open or registry.strangers:
+    if core.ledger is not None or observer.launching.open or registry.strangers or core.settings.consolidate:
         return NEVER
     if len(registry) != registry.count(None, CALM) or core.health.unreplaced(now):
         return NEVER
