@@ -5,7 +5,6 @@ Pure.
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from typing import AbstractSet, Collection, Mapping, Optional
 
@@ -13,7 +12,7 @@ from elastiq.interfaces import Pool, WorkerState
 from elastiq.nodes import AT_BOOT, IN_SERVICE, Node, State
 from elastiq.situation import Situation, Step
 
-UNSEEN_JOBS = "found in the cloud, and more jobs run than on all workers that are seen: kept, it may have some"
+Steps = tuple[Step, ...]
 
 
 def leaving(s: Situation, noticed: Collection[Node]) -> Mapping[str, str]:
@@ -71,35 +70,13 @@ def _price(pools: Mapping[str, Pool], node: Node) -> float:
     return (pool.price(node.flavour, node.market) if pool else None) or 0.0
 
 
-def useless(s: Situation) -> tuple[tuple[Step, ...], tuple[Step, ...], tuple[Step, ...]]:
+def useless(s: Situation) -> tuple[Steps, Steps, Steps]:
     """Machines whose boot deadline passed, those that are kept all the same, and those that can be ended since
     no job runs there."""
-    failed: list[Step] = []
-    kept: list[Step] = []
-    ends: list[Step] = []
-    if s.no_end:
+    deploy_s = s.settings.estimated_vm_deploy_time_s_of
+    late = any(node.state in AT_BOOT and node.boot_s >= deploy_s(node.pool) for node in s.registry)
+    if s.no_end or not (late or s.registry.count(None, {State.FAILED, State.LOST})):
         return (), (), ()
-    # An unexplained worker that appeared after a machine may be that machine under another identity.
-    doubt = max((one.number for one in s.registry.strangers.values() if not one.explained), default=0)
-    for node in s.registry:
-        if node.state in IN_SERVICE or node.site not in s.sites or not node.may_act(s.now) or node.number < doubt:
-            continue
-        deadline = s.settings.estimated_vm_deploy_time_s_of(node.pool)
-        if node.state in AT_BOOT and node.boot_s >= deadline:
-            if node.id == node.instance_id and _jobs_elsewhere(s):
-                kept.append(Step(node, UNSEEN_JOBS))  # it may have been a worker before it was found
-                continue
-            failed.append(Step(node, f"did not join within estimated_vm_deploy_time_s {deadline:g}"))
-        elif node.state is State.FAILED and node.seen is None:
-            if node.act_ended is None or s.workers_began >= node.act_ended:
-                ends.append(Step(node, node.reason))
-        elif node.state is State.LOST and node.lost_s >= s.settings.lost_after_s:
-            ends.append(Step(node, f"its worker has been missing for {node.lost_s:.0f} s, if no job is recorded there"))
-    return tuple(failed), tuple(kept), tuple(ends)
+    from elastiq.useless import sort_out
 
-
-def _jobs_elsewhere(s: Situation) -> bool:
-    """Whether jobs run, or may do so, on no worker that is seen."""
-    running = [group.running for group in s.jobs.groups] if s.jobs is not None else [None]
-    workers = [node.seen for node in s.registry if node.seen] + [one.worker for one in s.registry.strangers.values()]
-    return sum(math.inf if count is None else count for count in running) > sum(worker.jobs for worker in workers)
+    return sort_out(s)

@@ -78,6 +78,7 @@ ON_DEMAND = {
     "elastiq.strangers": "a worker that is no machine of ours",
     "elastiq.torn": "a state file that is corrupt, or cannot be opened",
     "elastiq.unsettled": "a view of the workers that is not believed",
+    "elastiq.useless": "a machine that never joined, failed or was lost",
     "elastiq.userdata": "user data",
 }
 ENTRIES = ("elastiq.service", "elastiq.plugins.batch.htcondor", "elastiq.plugins.cloud.ec2")
