@@ -216,7 +216,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "sends an end that has waited although its worker is back",
         "I2 I6",
-        (Change(ending.Ending, "_still", "return all(", "return True or all("),),
+        (Change(ending.Ending, "still", "return all(", "return True or all("),),
         _back_in_time,
     ),
 )
