@@ -44,8 +44,13 @@ def expected_price(s: Situation, pool: Pool, offer: Offer) -> float:
 
 def _by_cores(s: Situation, pool: Pool, flavour: str) -> float:
     known = [(p, o, p.price(o.flavour, o.market)) for p in s.settings.pools for o in p.offers()]
-    of_core = [price / (capacity(s, p, o.flavour).cpus or 1.0) for p, o, price in known if price is not None]
-    return (capacity(s, pool, flavour).cpus or 1.0) * max(of_core, default=1.0)
+    of_core = [price / _cores(s, p, o.flavour) for p, o, price in known if price is not None]
+    return _cores(s, pool, flavour) * max(of_core, default=1.0)
+
+
+def _cores(s: Situation, pool: Pool, flavour: str) -> float:
+    """Of one whose size is not known, as many as the jobs that it is taken to run."""
+    return capacity(s, pool, flavour).cpus or float(s.settings.n_jobs_per_vm_of(pool.name))
 
 
 def _serve_tier(orders: Orders, wants: list[Wanted], tier: Tier, served: dict[str, Served], last: bool) -> list[Wanted]:

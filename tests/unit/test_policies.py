@@ -88,3 +88,8 @@ def test_a_pool_that_had_black_holes_within_the_hour_loses_weight() -> None:
     both = pools(cheap=1.0, dear=1.5)
     assert launched(planned(both, health=health)) == {"dear/medium": 2}
     assert launched(planned(both, health=health, now=now + 4000.0)) == {"cheap/medium": 2}
+
+
+def test_a_flavour_of_unknown_size_is_not_taken_for_the_smallest() -> None:
+    offers = (a_pool("unknown", capacity=Resources(), terms=Terms(n_jobs_per_vm=8)), a_pool("known"))
+    assert launched(planned(offers, waiting=4)) == {"known/medium": 1}
