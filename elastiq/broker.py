@@ -10,10 +10,10 @@ import math
 from collections import Counter
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Collection, Iterable, Iterator, Mapping, Optional, Sequence
+from typing import Iterable, Iterator, Mapping, Optional, Sequence
 
-from elastiq.interfaces import JobGroup, Offer, Pool, Resources, request_fits
-from elastiq.nodes import CAPACITY, TO_COME, Node, State
+from elastiq.interfaces import JobGroup, Offer, Pool, Resources
+from elastiq.nodes import TO_COME, State
 from elastiq.packing import Room, Vector, jobs_held, need, vector, without
 from elastiq.situation import Allowance, Launch, Situation, group_name
 
@@ -59,8 +59,8 @@ class Budget:
     def __init__(self, s: Situation) -> None:
         registry, most = s.registry, s.settings.max_vms
         counted = len(registry) + (s.foreign if s.settings.quota_counts == "all" else 0)
-        self._of_all = [Allowance(f"max_vms {most}", _left(most, counted), counted), *map(replace, s.allowances)]
-        self._of_pool: dict[str, list[Allowance]] = {}
+        self.of_all = [Allowance(f"max_vms {most}", _left(most, counted), counted), *map(replace, s.allowances)]
+        self.of_pool: dict[str, list[Allowance]] = {}
         self.stopped: dict[tuple[Pool, Offer], Allowance] = {}
         if registry.count(None, {State.STOPPED}):
             from elastiq.stopped import offers
@@ -70,17 +70,13 @@ class Budget:
             there, broken = registry.count(pool.name), s.health.breaker(pool.name)
             own = Allowance(f"max_vms {pool.max_vms} of pool {pool.name}", _left(pool.max_vms, there), there)
             canary = [Allowance(broken, _left(1, registry.count(pool.name, TO_COME)), counts="")] if broken else []
-            self._of_pool[pool.name] = [*canary, own]
+            self.of_pool[pool.name] = [*canary, own]
 
     def of(self, pool: Pool, offer: Offer) -> list[Allowance]:
         """The limits that hold for the machines of an offer. A stopped one counts already."""
         if (pool, offer) in self.stopped:
-            return [self.stopped[pool, offer], *self._of_all[1:]]
-        return [*self._of_pool[pool.name], *self._of_all]
-
-    def is_full(self, pool: str) -> bool:
-        """Whether nothing more may be there, in the pool or in all."""
-        return any(limit.left < 1 for limit in (*self._of_pool.get(pool, ())[-1:], self._of_all[0]))
+            return [self.stopped[pool, offer], *self.of_all[1:]]
+        return [*self.of_pool[pool.name], *self.of_all]
 
     def take(self, pool: Pool, offer: Offer, wanted: int, held_back: bool = False) -> tuple[int, str]:
         """Count in as many of the wanted as may be launched, none if ``held_back``: how many, and why not all."""
@@ -126,44 +122,11 @@ class Orders:
     """The launches of one plan."""
 
     def __init__(self, s: Situation, room: Room) -> None:
-        self.s, self.budget, self._room = s, Budget(s), room
+        self.s, self.budget, self.room = s, Budget(s), room
         self._left = Room()  # what the ordered machines have left
-        self._orders: list[Launch] = []
-        self._unasked: list[tuple[str, str]] = []  # pool and name of the machines that are ordered for no group
+        self.made: list[Launch] = []
+        self.unasked: list[tuple[str, str]] = []  # pool and name of the machines that are ordered for no group
         self.offers = offers_in_order(s, [*self.budget.stopped])
-
-    def floor(self, leaving: Collection[str]) -> None:
-        """Raise each pool and the cluster to its minimum, capacity to come counted; not so what will leave."""
-        s = self.s
-        there = Counter(pool for pool, _ in (*s.health.unreplaced(s.now), *self._unasked))
-        there.update(node.pool for node in s.registry if node.state in CAPACITY and node.id not in leaving)
-        for pool in s.settings.pools:
-            lacking = pool.min_vms - there[pool.name]
-            there[pool.name] += self._any([pool], lacking, f"min_vms {pool.min_vms} of pool {pool.name}")
-        self._any(s.settings.pools, s.settings.min_vms - sum(there.values()), f"min_vms {s.settings.min_vms}")
-
-    def spares(self, leaving: Collection[str]) -> None:
-        """Raise each pool to its hot spares: machines, there or to come, that no waiting job will use."""
-        s, states = self.s, TO_COME | {State.IDLE}
-        taken = self._room.reserved.union(leaving)
-        there = Counter(node.pool for node in s.registry if node.state in states and node.id not in taken)
-        there.update(pool for pool, name in self._unasked if name not in taken)
-        for pool in s.settings.pools:
-            lacking = pool.terms.min_idle_vms - there[pool.name]
-            self._any([pool], lacking, f"min_idle_vms {pool.terms.min_idle_vms} of pool {pool.name}")
-
-    def replace(self, node: Node, pools: Sequence[Pool], holding: Resources, reason: str) -> None:
-        """Launch one that holds as much for a machine that is about to be taken, not from where the cloud takes it."""
-        for pool, offer in sorted(self.offers, key=lambda one: pools.index(one[0])):
-            if offer == Offer(node.pool, node.flavour, node.network, node.market):
-                continue
-            alike = (pool.name, offer.flavour) == (node.pool, node.flavour)
-            if not alike and not request_fits(holding, capacity(self.s, pool, offer.flavour))[0]:
-                continue
-            if self.launch(offer, pool, 1, reason)[0]:
-                self._orders[-1] = replace(self._orders[-1], replaces=(node.id,))
-                self._add(pool, offer, 1)
-                return
 
     def one_size(self, wants: Sequence[Wanted]) -> bool:
         """Whether there is no size to choose: all machines are alike, and each job needs one."""
@@ -189,7 +152,7 @@ class Orders:
                 held = min(want.jobs - covered, count * each)
                 covered += held
                 # One machine is tried on behalf of all.
-                self._orders[-1].groups[group.key] = want.jobs if want.one_only else held
+                self.made[-1].groups[group.key] = want.jobs if want.one_only else held
                 # What the new machines have left serves the groups that come after.
                 room, (full, rest) = empty(self.s, pool.name, offer.flavour), divmod(held, each)
                 self._left.add(without(room, asked, each), ["new"] * full)
@@ -218,7 +181,7 @@ class Orders:
     def merged(self) -> tuple[Launch, ...]:
         """One call for each offer, whatever it is for."""
         by_offer: dict[Offer, Launch] = {}
-        for order in self._orders:
+        for order in self.made:
             before = by_offer.get(order.offer, Launch(order.offer, 0, ""))
             new = [] if order.reason in before.reason else [order.reason]
             reasons = "; ".join([before.reason, *new] if before.reason else new)
@@ -227,23 +190,6 @@ class Orders:
             by_offer[order.offer] = Launch(order.offer, before.count + order.count, reasons, groups, replaces)
         return tuple(by_offer.values())
 
-    def _any(self, pools: Sequence[Pool], lacking: int, reason: str) -> int:
-        """Order so many for nobody in particular; how many there may be."""
-        ordered = 0
-        for pool, offer in self.offers:
-            if ordered >= lacking:
-                break
-            if pool in pools and (count := self.launch(offer, pool, lacking - ordered, reason)[0]):
-                ordered += count
-                self._add(pool, offer, count)
-        return ordered
-
-    def _add(self, pool: Pool, offer: Offer, count: int) -> None:
-        first = len(self._unasked) + 1
-        names = [f"new {offer} ({number})" for number in range(first, first + count)]
-        self._unasked += [(pool.name, name) for name in names]
-        self._room.add(empty(self.s, pool.name, offer.flavour), names)
-
     def launch(
         self, offer: Offer, pool: Pool, wanted: int, reason: str, groups: Mapping[str, int] = _NO_GROUPS
     ) -> tuple[int, str]:
@@ -251,7 +197,7 @@ class Orders:
         obstacle, again = self.obstacle(pool, offer)
         count, limit = self.budget.take(pool, offer, 1 if obstacle else wanted, bool(obstacle)) if again else (0, "")
         if count:
-            self._orders.append(Launch(offer, count, reason, dict(groups)))
+            self.made.append(Launch(offer, count, reason, dict(groups)))
         return count, "; ".join(filter(None, (obstacle, limit)))
 
     def obstacle(self, pool: Pool, offer: Offer) -> tuple[str, bool]:

@@ -6,14 +6,13 @@ Pure.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import dataclasses
 
-from elastiq.interfaces import Pool, Resources
+from elastiq.broker import Orders, capacity
+from elastiq.interfaces import Offer, Pool, Resources, request_fits
+from elastiq.minima import add_unasked
 from elastiq.nodes import CAPACITY, Node, State
 from elastiq.situation import Situation, Step
-
-if TYPE_CHECKING:
-    from elastiq.broker import Orders
 
 
 def reasons(s: Situation) -> dict[str, str]:
@@ -44,8 +43,21 @@ def replace(s: Situation, orders: Orders) -> None:
     """Launch another for each machine that runs jobs and is about to be taken: from any other offer."""
     for node in s.registry:
         if node.notice and node.state is State.BUSY and not node.replaced:
-            pools = sorted(s.settings.pools, key=lambda pool: pool.name != node.pool)
-            orders.replace(node, pools, _in_use(node), f"replaces {node.name}, which the cloud is about to take away")
+            _replace(s, orders, node, _in_use(node))
+
+
+def _replace(s: Situation, orders: Orders, node: Node, holding: Resources) -> None:
+    """Launch one that holds as much for a machine that is about to be taken, not from where the cloud takes it."""
+    for pool, offer in sorted(orders.offers, key=lambda one: one[0].name != node.pool):
+        if offer == Offer(node.pool, node.flavour, node.network, node.market):
+            continue
+        alike = (pool.name, offer.flavour) == (node.pool, node.flavour)
+        if not alike and not request_fits(holding, capacity(s, pool, offer.flavour))[0]:
+            continue
+        if orders.launch(offer, pool, 1, f"replaces {node.name}, which the cloud is about to take away")[0]:
+            orders.made[-1] = dataclasses.replace(orders.made[-1], replaces=(node.id,))
+            add_unasked(orders, pool, offer, 1)
+            return
 
 
 def _in_use(node: Node) -> Resources:

@@ -40,11 +40,14 @@ def plan(s: Situation) -> Plan:
         from elastiq.leaving import replace as replace_taken
 
         replace_taken(s, orders)
-    if may_launch:
-        orders.floor(leaving)
+    keeps_some = s.settings.min_vms or any(pool.min_vms or pool.terms.min_idle_vms for pool in s.settings.pools)
+    if may_launch and keeps_some:
+        from elastiq import minima
+
+        minima.floor(orders, leaving)
     verdicts = _serve(s, room, orders)
-    if may_launch and any(pool.terms.min_idle_vms for pool in s.settings.pools):
-        orders.spares(leaving)
+    if may_launch and keeps_some:
+        minima.spares(orders, leaving)
     unused = _unused(s)
     on_trial = frozenset(node.id for machines in unused.values() for node, _ in machines)
     drains = scale_down.drains(s, room.reserved | on_trial, leaving) if not s.no_end else []

@@ -65,10 +65,16 @@ def ends(s: Situation, orders: Orders, verdicts: Sequence[Verdict]) -> Iterator[
             continue
         pool = s.settings.pool(node.pool)
         why = _spent(s, pool, node) if pool else f"pool {node.pool} is no longer configured"
-        if not why and lacking and id(node) not in started and orders.budget.is_full(node.pool):
+        if not why and lacking and id(node) not in started and _is_full(orders, node.pool):
             why = "stopped, and another kind of machine is needed in its place"
         if why and node.site in s.sites:
             yield Step(node, why)
+
+
+def _is_full(orders: Orders, pool: str) -> bool:
+    """Whether nothing more may be there, in the pool or in all."""
+    limits = (*orders.budget.of_pool.get(pool, ())[-1:], orders.budget.of_all[0])
+    return any(limit.left < 1 for limit in limits)
 
 
 def _started(s: Situation, order: Launch) -> list[Node]:

@@ -52,6 +52,7 @@ ON_DEMAND = {
     "elastiq.limits": "a limit of launches or cost",
     "elastiq.logfiles": "--logdir",
     "elastiq.markets": "a market",
+    "elastiq.minima": "a min_vms or min_idle_vms, or a notice of the cloud",
     "elastiq.names": "a plugin that is not built in",
     "elastiq.plugins.batch.htcondor_expressions": "a request that is an expression of its own, or measured much",
     "elastiq.plugins.batch.htcondor_lookups": "a worker that was lost, or elastiqctl explain JOB",
