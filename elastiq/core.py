@@ -273,7 +273,9 @@ class Core:
         if before in {*TO_COME, State.FAILED} and after in IN_SERVICE:
             self.health.boot_joined(node.pool)
         elif before in AT_BOOT and after in SPENT:
-            self.health.boot_failed(node.pool, self.now())
+            from elastiq.refusals import boot_failed
+
+            boot_failed(self.health, node.pool, self.now())
         if after not in (State.GONE, State.FAILED, State.STOPPED):
             return
         for kind in TOLD_OF_NODES:

@@ -10,7 +10,7 @@ from elastiq import planner, status
 from elastiq.catalogue import Catalogue
 from elastiq.core import Core, log
 from elastiq.events import Timer
-from elastiq.interfaces import BatchSystem, CapacityError, Cloud, Offer
+from elastiq.interfaces import BatchSystem, Cloud
 from elastiq.nodes import TO_COME, State
 from elastiq.observer import Observer
 from elastiq.settings import Settings
@@ -235,12 +235,10 @@ class Daemon:
         for order in asked:
             for key, count in order.groups.items():
                 core.trials.launched(groups[key], count)
-        for node in (node for node in plan.noticed if not node.warned):
-            node.warned = True
-            taken = CapacityError(f"the cloud takes {node.name} back: {node.notice}")
-            offer = Offer(node.pool, node.flavour, node.network, node.market)
-            core.health.refused(offer, node.site, taken, core.now())
-            core.record("notice", node.name, node.pool, node.notice)
+        if plan.noticed:
+            from elastiq import notices
+
+            notices.take(core, plan.noticed)
         for step in plan.failed:
             core.registry.move(step.node, State.FAILED, step.reason, core.wall())
             step.node.act_ended = core.now()  # it may join in this moment: looked at once more

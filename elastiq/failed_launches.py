@@ -14,6 +14,7 @@ from elastiq.core import Core, log
 from elastiq.executor import Outcome, UnsentError
 from elastiq.interfaces import Instance, Intent, LaunchError, Offer
 from elastiq.observations import STALE_PERIODS, Watch
+from elastiq.refusals import refused
 
 if TYPE_CHECKING:
     from elastiq.launching import Launching
@@ -36,7 +37,7 @@ def failed(launching: Launching, intent: Intent, site: str, error: BaseException
     text = core.explain(error)
     core.count("launch_errors")
     core.health.times["failure"] = core.now()
-    scope = core.health.refused(intent.offer, site, error, core.now())
+    scope = refused(core.health, intent.offer, site, error, core.now())
     core.tell(subject, f"{text} ({scope} is held back)", logging.ERROR)
     core.events.after(core.health.blocks[scope].wait_s, partial(_block_over, core, subject, intent.offer, site))
     if isinstance(error, UnsentError) or (isinstance(error, LaunchError) and error.launched_nothing):

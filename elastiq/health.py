@@ -1,29 +1,19 @@
 """Where launching is held back after failures, and for how long.
 
-Pure. A scope is an offer, a pool or a site. Blocks grow exponentially up to 600 s; when one ends, the
+Pure. A scope is an offer, a pool or a site. What begins a block is in `elastiq.refusals`; when one ends, the
 next launch there is the probe. A pool whose boots never join gets one machine at a time.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Mapping, Optional
+from typing import Optional
 
-from elastiq.interfaces import AuthError, CapacityError, ConfigurationError, Offer, QuotaError, ThrottledError
+from elastiq.interfaces import Offer
 
-LONGEST_S = 600.0
 BOOTS_BEFORE_BREAK = 3
 REPLACED_EVERY_S = 3600.0
 BLACK_HOLE_STARTS_PER_H = 360.0  # on each core a start every 10 s, averaged over some ten minutes
-
-# error -> (what it holds back, first wait in seconds)
-SCOPES: Mapping[type[BaseException], tuple[str, float]] = {
-    CapacityError: ("offer", 60.0),
-    QuotaError: ("pool", 60.0),
-    ThrottledError: ("site", 5.0),
-    ConfigurationError: ("pool", 60.0),
-    AuthError: ("site", 60.0),
-}
 
 
 @dataclass
@@ -43,21 +33,6 @@ class Health:
 
     times: dict[str, float] = field(default_factory=dict)  # monotonic: of the last "launch", "end" and "failure"
 
-    def refused(self, offer: Offer, site: str, error: BaseException, now: float) -> str:
-        """Hold back what the error of a launch, or the end of a machine that the cloud takes, concerns. Returns the
-        scope."""
-        other = ("offer", getattr(error, "retry_s", 10.0))
-        kind, first_s = next((scope for cls, scope in SCOPES.items() if isinstance(error, cls)), other)
-        scope = {"offer": f"offer {offer}", "pool": f"pool {offer.pool}", "site": f"site {site}"}[kind]
-        before = self.blocks.get(scope)
-        wait_s = min(LONGEST_S, max(first_s, before.wait_s * 2 if before else 0.0))
-        self.blocks[scope] = Block(now + wait_s, wait_s, str(error))
-        return scope
-
-    def short(self, offer: Offer, got: int, asked: int, now: float) -> None:
-        """The cloud gave fewer than asked for: it has no more of this just now."""
-        self.blocks[f"offer {offer}"] = Block(now + 60.0, 60.0, f"gave {got} of {asked} instances")
-
     def launched(self, offer: Offer, site: str) -> None:
         """A launch succeeded in full: nothing holds it back any more."""
         for scope in (f"offer {offer}", f"pool {offer.pool}", f"site {site}"):
@@ -70,14 +45,6 @@ class Health:
             if block and now < block.until:
                 return f"{scope} is held back for another {block.until - now:.0f} s: {block.reason}"
         return ""
-
-    def boot_failed(self, pool: str, now: float) -> None:
-        """Once the breaker is open, the pause before the next canary grows with each that fails."""
-        self.times["failure"] = now
-        failed = self.failed_boots[pool] = self.failed_boots.get(pool, 0) + 1
-        if failed >= BOOTS_BEFORE_BREAK:
-            wait_s = min(LONGEST_S, 60.0 * 2 ** min(failed - BOOTS_BEFORE_BREAK, 10))
-            self.blocks[f"pool {pool}"] = Block(now + wait_s, wait_s, f"{failed} boots in a row never joined")
 
     def boot_joined(self, pool: str) -> None:
         if self.failed_boots.pop(pool, 0) >= BOOTS_BEFORE_BREAK:

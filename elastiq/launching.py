@@ -80,7 +80,9 @@ class Launching:
             self.made(intent, got)
             self.drop_rest(intent, "the cloud gave fewer than asked for")
             if len(got) < intent.count:
-                core.health.short(intent.offer, len(got), intent.count, core.now())
+                from elastiq.refusals import short
+
+                short(core.health, intent.offer, len(got), intent.count, core.now())
             else:
                 core.health.launched(intent.offer, site)
             core.tell(f"launching from {intent.offer}", "")

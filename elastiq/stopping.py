@@ -10,6 +10,7 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING, Mapping, Sequence
 
+from elastiq import refusals
 from elastiq.core import Core, log
 from elastiq.executor import Outcome, UnsentError
 from elastiq.failed_drains import in_service
@@ -137,7 +138,7 @@ def _started(
     for node in nodes:
         node.acting, node.act_ended = False, outcome.ended
     if isinstance(error, UnsentError) or (isinstance(error, LaunchError) and error.launched_nothing):
-        core.health.refused(order.offer, nodes[0].site, error, core.now())
+        refusals.refused(core.health, order.offer, nodes[0].site, error, core.now())
         _not_started(core, nodes, core.explain(error))
     elif error is not None:  # the listings will tell
         log.log(logging.WARNING, "start of %s: %s", order.offer, core.explain(error))

@@ -14,6 +14,7 @@ from elastiq.executor import DeadlineError
 from elastiq.health import BOOTS_BEFORE_BREAK
 from elastiq.interfaces import Intent, Offer, Resources
 from elastiq.nodes import State, Stranger
+from elastiq.refusals import boot_failed
 from elastiq.store import StoreError
 from tests.unit.fakes import UNREACHABLE, Surroundings
 from tests.unit.values import WALL, a_node, a_worker, group
@@ -165,7 +166,7 @@ def test_everything_that_must_survive_a_restart_does(tmp_path: Any) -> None:
     core.registry.learn(a_node(), Resources(cpus=4))
     core.registry.strangers = {"w9": Stranger(a_worker("w9"), core.registry.next_number())}
     core.trials.launched(group(), 1)
-    core.health.boot_failed("ec2", 0.0)
+    boot_failed(core.health, "ec2", 0.0)
     core.persist()
     first.store.close()
 
@@ -183,7 +184,7 @@ def test_everything_that_must_survive_a_restart_does(tmp_path: Any) -> None:
 def test_a_persist_without_changes_writes_nothing() -> None:
     rig = Surroundings()
     rig.core.registry.add(a_node())
-    rig.core.health.boot_failed("ec2", 0.0)
+    boot_failed(rig.core.health, "ec2", 0.0)
     rig.core.persist()
     before = rig.store._db.total_changes
     rig.core.persist()
@@ -197,7 +198,7 @@ def test_what_could_not_be_stored_is_stored_when_it_can(tmp_path: Any) -> None:
     rig.core.registry.add(a_node())
     rig.core.registry.learn(a_node(), Resources(cpus=4))
     rig.core.trials.launched(group(), 1)
-    rig.core.health.boot_failed("ec2", 0.0)
+    boot_failed(rig.core.health, "ec2", 0.0)
     rig.core.persist()
     assert rig.core.store_broken
     assert rig.core.counters["store_errors"] == 1

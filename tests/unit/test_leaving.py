@@ -11,6 +11,7 @@ from elastiq.health import Health
 from elastiq.interfaces import Offer, QuotaError, Resources, Terms, WorkerState
 from elastiq.nodes import Registry, State
 from elastiq.planner import plan
+from elastiq.refusals import refused
 from elastiq.situation import Situation
 from tests.unit.plans import carry_out, drained, launched, settles
 from tests.unit.values import NOW, WALL, a_node, a_pool, a_worker, an_instance, group, situation, some_settings
@@ -226,7 +227,7 @@ def test_the_pools_other_offers_come_before_those_of_other_pools() -> None:
     settings = some_settings(pools=(a_pool("first"), SPOT))
     assert launched(plan(situation(nodes=[taken()], settings=settings))) == {"ec2/medium/on-demand": 1}
     health = Health()
-    health.refused(Offer("ec2", "medium", "", "on-demand"), "aws", QuotaError("your quota"), NOW)
+    refused(health, Offer("ec2", "medium", "", "on-demand"), "aws", QuotaError("your quota"), NOW)
     made = plan(situation(nodes=[taken()], settings=settings, health=health))
     assert launched(made) == {"first/medium": 1}
 

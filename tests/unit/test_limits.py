@@ -14,6 +14,7 @@ from elastiq.launching import Launching
 from elastiq.limits import DAY_S, ENTRY_S, HOUR_S, Ledger, hourly
 from elastiq.nodes import State
 from elastiq.planner import plan
+from elastiq.refusals import refused
 from elastiq.settings import Settings
 from elastiq.situation import Allowance, Launch
 from elastiq.store import Store
@@ -89,7 +90,7 @@ def test_the_cheaper_flavour_of_a_size_serves_as_far_as_the_cap_allows() -> None
 def test_where_a_block_and_a_cap_bind_both_are_named(asked: int, cap: str) -> None:
     settings, ledger, health = priced(max_launches_per_hour=5), a_ledger(), Health()
     ledger.launched(asked)
-    health.refused(PRICED.offers()[0], "aws", CapacityError("none left"), NOW)
+    refused(health, PRICED.offers()[0], "aws", CapacityError("none left"), NOW)
     allowances = ledger.allowances(settings, a_registry(), NOW)
     made = plan(situation(group(waiting=40), settings=settings, allowances=allowances, health=health))
     assert reason(made) == f"offer ec2/medium is held back for another 60 s: none left{cap}"

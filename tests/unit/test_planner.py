@@ -15,6 +15,7 @@ from elastiq.health import BOOTS_BEFORE_BREAK, Health
 from elastiq.interfaces import AuthError, CapacityError, JobGroup, Jobs, Offer, Pool, QuotaError, Resources, WorkerState
 from elastiq.nodes import Registry, State, Stranger
 from elastiq.planner import Plan, plan
+from elastiq.refusals import refused
 from elastiq.situation import Situation
 from tests.unit.values import FOUR, NOW, WALL, a_node, a_pool, a_registry, a_worker, group, situation, some_settings
 
@@ -263,7 +264,7 @@ def test_a_blocked_offer_falls_over_to_the_next_in_the_same_plan() -> None:
     expected = ["ec2/medium/net-1", "ec2/medium/net-2", "ec2/large/net-1", "ec2/large/net-2", "later/medium"]
     for offer in expected:
         assert launched(plan(situation(group(), settings=settings, health=health))) == {offer: 1}
-        health.refused(Offer(*offer.split("/")), "aws", CapacityError("no room for this"), NOW)
+        refused(health, Offer(*offer.split("/")), "aws", CapacityError("no room for this"), NOW)
     made = plan(situation(group(), settings=settings, health=health))
     assert launched(made) == {}
     assert reason(made) == "offer later/medium is held back for another 60 s: no room for this"
@@ -272,9 +273,9 @@ def test_a_blocked_offer_falls_over_to_the_next_in_the_same_plan() -> None:
 def test_a_blocked_pool_or_site_blocks_all_its_offers() -> None:
     settings = some_settings(pools=(TWO_FLAVOURS, a_pool("later")))
     health = Health()
-    health.refused(Offer("ec2", "medium", "net-1"), "aws", QuotaError("your quota"), NOW)
+    refused(health, Offer("ec2", "medium", "net-1"), "aws", QuotaError("your quota"), NOW)
     assert launched(plan(situation(group(), settings=settings, health=health))) == {"later/medium": 1}
-    health.refused(Offer("later", "medium"), "aws", AuthError("bad key"), NOW)
+    refused(health, Offer("later", "medium"), "aws", AuthError("bad key"), NOW)
     made = plan(situation(group(), settings=settings, health=health))
     assert (launched(made), reason(made)) == ({}, "site aws is held back for another 60 s: bad key")
 
@@ -703,7 +704,7 @@ def test_limits_hold_and_every_group_that_is_not_served_has_a_reason(
     )
     health = broken("p0") if broken_pool else Health()
     if blocked:
-        health.refused(Offer("p1", "medium"), "aws", CapacityError("no room"), NOW)
+        refused(health, Offer("p1", "medium"), "aws", CapacityError("no room"), NOW)
     trials = Trials()
     if standing:
         trials.launched(group("g0"), 2)

@@ -8,6 +8,7 @@ from elastiq.health import Health
 from elastiq.interfaces import JobGroup, Pool, Resources, Terms
 from elastiq.nodes import Node, State
 from elastiq.planner import Plan, plan
+from elastiq.refusals import boot_failed
 from tests.unit.values import a_node, a_pool, situation, some_settings
 
 ONE = Resources(cpus=1, memory_mb=1000)
@@ -76,7 +77,7 @@ def test_least_waste_takes_machines_of_the_jobs_size_although_larger_ones_are_ch
 
 def test_a_pool_whose_boots_fail_loses_weight_and_regains_it() -> None:
     health = Health()
-    health.boot_failed("cheap", 0.0)
+    boot_failed(health, "cheap", 0.0)
     assert launched(planned(pools(cheap=1.0, dear=1.5), health=health)) == {"dear/medium": 2}
     health.boot_joined("cheap")
     assert launched(planned(pools(cheap=1.0, dear=1.5), health=health)) == {"cheap/medium": 2}
