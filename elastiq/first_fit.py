@@ -160,8 +160,9 @@ class Layout:
                         best = found if best is None else min(best, found)
             if best is None:
                 break
-            _, each, at, choice, count = best
-            served += self._exchange(self.batches[at], choice, min(count, -(-(slots - served) // -each)), want, -each)
+            _, less, at, choice, count = best
+            rest = slots - served
+            served += self._exchange(self.batches[at], choice, min(count, -(-rest // -less)), want, rest)
         return served
 
     def _exchangeable(self, batch: Batch, choice: int) -> int:
@@ -173,7 +174,7 @@ class Layout:
                 count = min(count, int(self.left[limit] / more + _EPSILON))
         return max(0, count)
 
-    def _exchange(self, batch: Batch, choice: int, count: int, want: int, each: int) -> int:
+    def _exchange(self, batch: Batch, choice: int, count: int, want: int, slots: int) -> int:
         case = self.case
         case.take(batch.choice, -count, self.left)
         case.take(choice, count, self.left)
@@ -181,7 +182,7 @@ class Layout:
         larger = Batch(choice, count, dict(batch.content), case.room_after(choice, batch.content.items()) or batch.room)
         batch.count -= count
         self.batches = [*(b for b in self.batches if b.count), larger]
-        return self.put(larger, want, each * count)
+        return self.put(larger, want, slots)
 
     def replace(self, some: Sequence[Batch], others: Sequence[Batch]) -> bool:
         """Put machines in the place of some that hold the same, where they cost less and the limits allow it."""

@@ -178,6 +178,14 @@ def test_serving_more_jobs_comes_before_cost(exact_steps: float) -> None:
 
 
 @BOTH_WAYS
+def test_larger_machines_in_place_of_others_serve_no_more_jobs_than_there_are(exact_steps: float) -> None:
+    several = [choice(1, 0.01, uses=ONE_OF_ALL), choice(4, 1.0, uses=ONE_OF_ALL)]
+    chosen = choose([want("a", 1, 8), want("b", 4, 2)], several, [3], exact_steps=exact_steps)
+    assert sum(one.slots["a"] for one in chosen.machines) == 8
+    assert chosen.left == {"b": Left(1, LIMITED, (0,))}
+
+
+@BOTH_WAYS
 def test_what_only_one_want_can_use_is_left_to_it(exact_steps: float) -> None:
     wants = [want("any", 1, 2), want("gpu", 1, 1, gpus=1)]
     several = [choice(1, 0.1, gpus=1, most=1), choice(1, 0.5, gpus=0)]
