@@ -75,7 +75,7 @@ class Budget:
     def of(self, pool: Pool, offer: Offer) -> list[Allowance]:
         """The limits that hold for the machines of an offer. A stopped one counts already."""
         if (pool, offer) in self.stopped:
-            return [self.stopped[pool, offer], *self.of_all[1:]]
+            return [self.stopped[pool, offer], *self.of_pool[pool.name][:-1], *self.of_all[1:]]
         return [*self.of_pool[pool.name], *self.of_all]
 
     def take(self, pool: Pool, offer: Offer, wanted: int, held_back: bool = False) -> tuple[int, str]:
@@ -127,6 +127,7 @@ class Orders:
         self.made: list[Launch] = []
         self.unasked: list[tuple[str, str]] = []  # pool and name of the machines that are ordered for no group
         self.offers = offers_in_order(s, [*self.budget.stopped])
+        self.unserved: list[tuple[JobGroup, int]] = []  # jobs that want a machine, and get none
 
     def one_size(self, wants: Sequence[Wanted]) -> bool:
         """Whether there is no size to choose: all machines are alike, and each job needs one."""

@@ -34,7 +34,7 @@ Act = Callable[[], Any]
 # The deadline of an act or a read lies this much beyond what the plugin promises for itself.
 MARGIN_S = 5.0
 # What `tell_once` is told of single nodes and intents: forgotten with them.
-TOLD_OF_NODES = ("drain", "undrain", "dry run", "find", "problem")
+TOLD_OF_NODES = ("drain", "undrain", "dry run", "find", "problem", "stop", "start")
 
 
 def new_id() -> str:

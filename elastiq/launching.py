@@ -100,12 +100,12 @@ class Launching:
             node.listed_by = core.now() + core.settings.intent_settle_s
             core.registry.move(node, State.PENDING, f"launched as {instance.id}: {node.reason}", core.wall())
             if core.batch_has("register"):
-                core.act_on_batch(node, partial(core.batch.register, instance), self._registered)
+                core.act_on_batch(node, partial(core.batch.register, instance), self.registered)
         bound = min(len(free), len(new))
         core.count("launched", bound)
         return bound
 
-    def _registered(self, outcome: Outcome[None]) -> None:
+    def registered(self, outcome: Outcome[None]) -> None:
         if outcome.error is not None:
             self.core.tell("register", self.core.explain(outcome.error))
 

@@ -44,7 +44,7 @@ class Ledger:
         self.entries: list[list[float]] = [list(entry) for entry in kept["entries"]]  # clock, launches, cost
         since = max(wall - HOUR_S, stored["wall"] if stored else 0.0)
         for at, what, _, _, text in history:
-            if what == "launch" and since < at <= wall:
+            if what in ("launch", "start") and since < at <= wall:
                 self.entries.append([self.clock_s + self._pause_s - (wall - at), int(text.split()[0]), 0.0])
 
     def is_due(self) -> bool:

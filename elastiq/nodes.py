@@ -84,7 +84,8 @@ class Node:
     lost_s: float = 0.0
     build: str = ""  # what it was made of: `Pool.build` when it was launched
     replaced: bool = False  # another was launched in its place since the cloud is about to take it
-    started: bool = False  # it was stopped before
+    was_stopped: bool = False  # the cloud confirmed that its last stop was done
+    ran_since: Optional[float] = None  # since when the worker that was stopped had run, by its ad
     condemned: str = ""  # why it is taken out of service for good, once its jobs have ended
     # The free room of one that is drained with jobs on it, and returned if jobs need it: `elastiq.consolidation`.
     emptied: dict[str, Optional[float]] = field(default_factory=dict)

@@ -77,7 +77,9 @@ class Pool:
 
     def price(self, flavour: str, market: str = "") -> Optional[float]:
         """What a machine of the flavour costs an hour, in the administrator's currency; None if it is not known.
-        Where the market has no price of its own, the flavour's is taken: spot then counts for more than it costs."""
+        Where the market has no price of its own, the flavour's is taken: spot then counts for more than it costs.
+        What was stopped costs what it did, once it is started: it was no spot machine."""
+        market = "on-demand" if market == "stopped" else market
         names = (f"{flavour}/{market}", f"*/{market}", flavour, "*")
         return next((self.prices[name] for name in names if name in self.prices), None)
 

@@ -67,7 +67,7 @@ def plan(s: Situation) -> Plan:
     if not s.no_end and s.registry.count(None, {State.STOPPED}):
         from elastiq import stopped
 
-        ends += tuple(stopped.ends(s, orders, verdicts))
+        ends += tuple(stopped.ends(s, orders))
     found_out = {key: (_machine_name(s, found[0][0].id), _long_free(s, found)) for key, found in unused.items()}
     made = Plan(launches, tuple(drains), failed, ends, kept, verdicts, returns, unused=found_out, noticed=noticed)
     return replace(made, summary=_summary(s, made))
@@ -158,6 +158,7 @@ def _serve(s: Situation, room: Room, orders: Orders) -> tuple[Verdict, ...]:
         from elastiq.sizing import serve
 
         served = serve(orders, wants)
+    orders.unserved = [(w.group, (1 if w.one_only else w.jobs) - served[w.group.key].jobs) for w in wants]
     return tuple(_verdict(s, a, served.get(key)) for key, a in asking.items())
 
 
@@ -241,7 +242,8 @@ def _machine_name(s: Situation, machine: str) -> str:
 def actions(made: Plan, can_drain: bool) -> str:
     """What a plan does; empty for one that does nothing."""
     drain = "drain {}" if can_drain else "look once more at {} and end it"
-    done = [f"launch {order.count} of {order.offer}: {order.reason}" for order in made.launches]
+    acts = [("start" if order.offer.market == "stopped" else "launch", order) for order in made.launches]
+    done = [f"{act} {order.count} of {order.offer}: {order.reason}" for act, order in acts]
     # Where nothing can be drained, a black hole is only named.
     drains = [step for step in made.drains if can_drain or not step.for_good]
     done += [f"{drain.format(step.node.name)}: {step.reason}" for step in drains]

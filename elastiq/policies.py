@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Callable, Mapping, Sequence
 
 from elastiq.interfaces import Offer, Pool
+from elastiq.nodes import State
 from elastiq.situation import Allowance, Situation
 
 STEPS = 10  # `balance` fills pools by a tenth of their max_vms at a time
@@ -41,7 +42,12 @@ def in_order(
 def load(s: Situation, pool: Pool) -> float:
     """How full a pool is: its machines by its max_vms, or the cluster's where it has none."""
     most = pool.max_vms or s.settings.max_vms
-    return s.registry.count(pool.name) / most if most else 0.0
+    return _up(s, pool.name) / most if most else 0.0
+
+
+def _up(s: Situation, pool: str) -> int:
+    """Its machines but for those that are stopped."""
+    return s.registry.count(pool) - s.registry.count(pool, {State.STOPPED})
 
 
 def tiers(s: Situation, offers: Sequence[tuple[Pool, Offer]]) -> list[Tier]:
@@ -71,7 +77,7 @@ def _by_load(s: Situation, tier: Tier) -> list[Tier]:
     pools = {pool.name: pool for pool, _ in tier.offers}
     if tier.caps or len(pools) < 2:
         return [tier]
-    there = {name: s.registry.count(name) for name in pools}
+    there = {name: _up(s, name) for name in pools}
     found, launched = [], dict.fromkeys(pools, 0)
     for step in range(1, STEPS):
         caps = {}

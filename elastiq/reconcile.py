@@ -82,7 +82,7 @@ def _update(registry: Registry, node: Node, instance: Instance, began: float, wa
     elif state is InstanceState.SHUTTING_DOWN:
         registry.move(node, State.TERMINATING, f"the cloud is ending it: {detail}", wall)
     elif state in BROKEN:
-        starts = node.started and node.state is State.PENDING and began < node.listed_by
+        starts = node.was_stopped and node.state is State.PENDING and began < node.listed_by
         if node.state is State.STOPPED or (starts and state is not InstanceState.ERROR):
             return
         if node.seen is None:  # a worker that reports outweighs the cloud's word
@@ -135,7 +135,9 @@ def _activity(worker: Worker) -> int:
 
 def _stale(worker: Worker, node: Node) -> bool:
     launched = (node.instance.launched_at if node.instance else None) or node.created_at
-    return worker.started_at is not None and worker.started_at < launched - CLOCK_SKEW_S
+    ran_since = node.ran_since if node.was_stopped else None
+    began = worker.started_at
+    return began is not None and (began < launched - CLOCK_SKEW_S or (ran_since is not None and began <= ran_since))
 
 
 def take_workers(

@@ -15,7 +15,17 @@ from elastiq.core import Core, log
 from elastiq.executor import Outcome, UnsentError
 from elastiq.failed_drains import in_service
 from elastiq.health import Block
-from elastiq.interfaces import EndAnswer, EndOutcome, InstanceState, LaunchError
+from elastiq.interfaces import (
+    AuthError,
+    CapacityError,
+    EndAnswer,
+    EndOutcome,
+    InstanceState,
+    LaunchError,
+    QuotaError,
+    ThrottledError,
+    UnsupportedError,
+)
 from elastiq.nodes import Node, State
 from elastiq.situation import Launch
 from elastiq.stopped import startable
@@ -24,7 +34,10 @@ if TYPE_CHECKING:
     from elastiq.ending import Ending
     from elastiq.launching import Launching
 
+RETRY_S = 30.0
 PAUSE_S = 60.0  # after a machine could not be started
+# What refuses a start without a fault of the machine's own.
+OF_THE_CLOUD = (CapacityError, QuotaError, ThrottledError, AuthError, UnsentError)
 
 
 def keeps(core: Core, node: Node) -> bool:
@@ -40,10 +53,14 @@ def keeps(core: Core, node: Node) -> bool:
     return node.market != "spot" and core.clouds[node.site].capabilities.stop
 
 
+# --------------------------------------------------------------------------- stop
+
+
 def stop(ending: Ending, nodes: Sequence[Node]) -> None:
     """From here on it is asked for until the cloud confirms it."""
     core = ending.core
     for node in nodes:
+        node.was_stopped, node.ran_since = False, node.seen.started_at if node.seen else None
         core.registry.move(node, State.STOPPED, f"{node.reason}: stopped", core.wall())
         core.health.times["end"] = core.now()
     core.persist()
@@ -64,34 +81,45 @@ def _ask(ending: Ending, nodes: Sequence[Node]) -> None:
 
 
 def _stopped(ending: Ending, asked: Mapping[str, Node], outcome: Outcome[Mapping[str, EndAnswer]]) -> None:
-    core = ending.core
+    core, cannot = ending.core, isinstance(outcome.error, UnsupportedError)
     for name, node in asked.items():
         answer = (outcome.value or {}).get(name)
         node.acting, node.act_ended = False, outcome.ended
         ending.later(node)
         if answer is not None and answer.outcome is EndOutcome.ENDING:
-            node.failures, node.retry_at = 0, core.now()
-        elif answer is not None and answer.outcome is EndOutcome.FAILED:
-            node.unstoppable = True
-            core.tell_once(f"stop {node.id}", f"{node.name} cannot be stopped ({answer.detail}): ended instead")
+            node.failures, node.retry_at = 0, core.now() + RETRY_S
+        elif node.state is not State.STOPPED or _is_down(node):
+            continue  # it was settled otherwise in the meantime
+        elif cannot or (answer is not None and answer.outcome is EndOutcome.FAILED):
+            detail = answer.detail if answer else core.explain(outcome.error)
+            node.unstoppable, node.failures, node.retry_at = True, 0, core.now()
+            core.tell_once(f"stop {node.id}", f"{node.name} cannot be stopped ({detail}): ended instead")
             core.registry.move(node, State.DRAINING, node.reason, core.wall())
         elif answer is None:
             core.tell_once(f"stop {node.id}", f"stop {node.name}: {core.explain(outcome.error)}: asked again")
+
+
+def _is_down(node: Node) -> bool:
+    down = (InstanceState.STOPPING, InstanceState.STOPPED)
+    return node.instance is not None and node.instance.state in down
 
 
 def look(ending: Ending, began: float, sites: frozenset[str]) -> None:
     """A settled read of the workers came back: go on with what is stopped. ``began`` is its monotonic time."""
     core, still_up = ending.core, []
     for node in [node for node in core.registry if node.state is State.STOPPED]:
-        if node.site not in sites or node.instance is None or not node.may_act(core.now()):
+        if node.site not in sites or node.instance is None or node.acting:
             continue
-        if began < (node.act_ended or 0.0):
-            continue
-        if node.instance.state is InstanceState.STOPPED:
-            if node.worker is not None:
-                ending.forget(node)
-                node.worker, node.joined_at, core.registry.touched[node.id] = None, None, node
-        elif node.instance.state is InstanceState.RUNNING:
+        there, came_back = node.instance.state, node.was_stopped and node.seen is not None and _is_another(node)
+        if came_back:
+            in_service(core, node, "it was started, and its worker reports")
+        elif there is InstanceState.STOPPED:
+            _confirmed(ending, node)
+        elif there is InstanceState.ERROR and node.seen is None and node.worker is not None:
+            core.registry.move(node, State.FAILED, "the cloud says error", core.wall())
+        elif node.was_stopped and there in (InstanceState.PENDING, InstanceState.RUNNING):
+            _boots(core, node, "started by someone else")
+        elif there is InstanceState.RUNNING and node.may_act(core.now()) and began >= (node.act_ended or 0.0):
             if node.seen is None or ending.out_of_service(node):
                 still_up.append(node)
             else:
@@ -100,31 +128,70 @@ def look(ending: Ending, began: float, sites: frozenset[str]) -> None:
         _ask(ending, still_up)
 
 
+def _is_another(node: Node) -> bool:
+    """Whether the worker that reports was started after the one that was stopped."""
+    at = node.seen.started_at if node.seen else None
+    return at is not None and node.ran_since is not None and at > node.ran_since
+
+
+def _confirmed(ending: Ending, node: Node) -> None:
+    """The cloud says that it is stopped: what the batch system still holds of its worker is of the past."""
+    if node.runs_something:
+        return  # a worker that reports outweighs the cloud's word
+    core = ending.core
+    if not node.was_stopped:
+        node.was_stopped, node.failures, node.retry_at = True, 0, 0.0
+        core.registry.touched[node.id] = node
+    if node.worker is not None:
+        ending.forget(node)
+        core.registry.ended.add(node.worker)  # its ad may outlive it for a while, and is no stranger's
+        node.worker, node.joined_at, core.registry.touched[node.id] = None, None, node
+    if node.ran_since is not None:  # else its ad cannot be told from its next one: it is waited for that it goes
+        node.seen = None
+
+
+# --------------------------------------------------------------------------- start
+
+
+def _boots(core: Core, node: Node, reason: str) -> None:
+    """Let its clocks begin anew."""
+    node.boot_s = node.idle_s = node.room_s = node.lost_s = 0.0
+    node.watched = node.was_busy = False
+    node.job_starts, node.jobs, node.starts_per_h = None, 0, 0.0
+    node.act_ended, node.listed_by = None, core.now() + core.settings.intent_settle_s
+    core.registry.move(node, State.PENDING, reason, core.wall())
+
+
 def start(launching: Launching, order: Launch) -> bool:
     """Start stopped machines of an order; stored first. False if nothing was asked for."""
-    core = launching.core
-    nodes, pool = startable(core.registry, order.offer, core.now())[: order.count], core.settings.pool(order.offer.pool)
+    core, pool = launching.core, launching.core.settings.pool(order.offer.pool)
+    found = startable(core.registry, core.settings, core.drained, order.offer, core.now(), core.wall())
+    nodes = found[: order.count]
     if core.settings.dry_run_boot_vms:
         core.tell_once(f"dry run {order.offer}", f"dry run: would start {order.count} of {order.offer}")
     if not nodes or pool is None or core.settings.dry_run_boot_vms:
         return False
+    taken = [core.registry.nodes[name] for name in order.replaces]
     for number, node in enumerate(nodes):
+        _boots(core, node, f"started again: {order.reason}")
         node.groups = {key: (jobs + number) // len(nodes) for key, jobs in sorted(order.groups.items())}
-        node.boot_s = node.idle_s = node.room_s = 0.0
-        node.watched = node.was_busy = False
-        node.started, node.act_ended, node.listed_by = True, None, core.now() + core.settings.intent_settle_s
-        core.registry.move(node, State.PENDING, f"started again: {order.reason}", core.wall())
+    for node in taken:
+        node.replaced, core.registry.touched[node.id] = True, node
     core.persist()
     if core.store_broken:
         for node in nodes:
             core.registry.move(node, State.STOPPED, "could not be stored", core.wall())
+        for node in taken:
+            node.replaced = False
         return False
     core.health.times["launch"] = core.now()
     core.record("start", nodes[0].name, pool.name, f"{len(nodes)} of {order.offer}: {order.reason}")
     if core.ledger is not None:
         core.ledger.launched(len(nodes))
+        core.persist()
     for node in nodes:
         node.acting = True
+    core.count("starts_asked", len(nodes))
     ids = [node.instance_id or "" for node in nodes]
     call = partial(core.clouds[pool.site].start, ids)
     core.act_on_cloud(pool.site, f"start {ids[0]}", call, partial(_started, launching, order, nodes))
@@ -139,23 +206,34 @@ def _started(
         node.acting, node.act_ended = False, outcome.ended
     if isinstance(error, UnsentError) or (isinstance(error, LaunchError) and error.launched_nothing):
         refusals.refused(core.health, order.offer, nodes[0].site, error, core.now())
-        _not_started(core, nodes, core.explain(error))
+        _not_started(core, nodes, core.explain(error), not isinstance(error, OF_THE_CLOUD))
     elif error is not None:  # the listings will tell
         log.log(logging.WARNING, "start of %s: %s", order.offer, core.explain(error))
     else:
-        answers = outcome.value or {}
-        refused = [n for n in nodes if answers.get(n.instance_id or "", _UNKNOWN).outcome is not EndOutcome.ENDING]
-        if refused:
-            detail = answers.get(refused[0].instance_id or "", _UNKNOWN).detail
-            core.health.blocks[f"offer {order.offer}"] = Block(core.now() + PAUSE_S, PAUSE_S, detail)
-            _not_started(core, refused, detail)
+        _answered(launching, order, nodes, outcome.value or {})
     launching.replan()
+
+
+def _answered(launching: Launching, order: Launch, nodes: Sequence[Node], answers: Mapping[str, EndAnswer]) -> None:
+    core = launching.core
+    refused = [n for n in nodes if answers.get(n.instance_id or "", _UNKNOWN).outcome is not EndOutcome.ENDING]
+    if refused:
+        detail = answers.get(refused[0].instance_id or "", _UNKNOWN).detail
+        core.health.blocks[f"offer {order.offer}"] = Block(core.now() + PAUSE_S, PAUSE_S, detail)
+        _not_started(core, refused, detail, its_own=True)
+    else:
+        core.health.launched(order.offer, nodes[0].site)
+    for node in nodes:
+        if node not in refused and node.instance is not None and core.batch_has("register"):
+            core.act_on_batch(node, partial(core.batch.register, node.instance), launching.registered)
 
 
 _UNKNOWN = EndAnswer(EndOutcome.FAILED, "the cloud's answer does not name it")
 
 
-def _not_started(core: Core, nodes: Sequence[Node], why: str) -> None:
-    for node in nodes:
+def _not_started(core: Core, nodes: Sequence[Node], why: str, its_own: bool) -> None:
+    """``its_own``: the machines themselves may be at fault, and are not tried for ever."""
+    for node in [node for node in nodes if node.state is State.PENDING]:
+        node.failures += its_own
         core.registry.move(node, State.STOPPED, f"could not be started: {why}", core.wall())
     core.tell_once(f"start {nodes[0].id}", f"{nodes[0].name} could not be started: {why}")

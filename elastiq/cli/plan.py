@@ -107,7 +107,7 @@ def text(plan: Mapping[str, Any]) -> str:
     """The plan for a person."""
     screen = Screen()
     acts = [
-        *(f"launch {one['count']} of {one['offer']}: {one['reason']}" for one in plan["launch"]),
+        *(f"{_verb(one)} {one['count']} of {one['offer']}: {one['reason']}" for one in plan["launch"]),
         *(f"drain {_node(one)}: {one['reason']}" for one in plan["drain"]),
         *(f"return {_node(one)}: {one['reason']}" for one in plan["return"]),
         *(f"terminate {_node(one)}: {one['reason']}" for one in plan["terminate"]),
@@ -130,6 +130,10 @@ def _head(plan: Mapping[str, Any]) -> list[str]:
         f"state: {'as in ' + plan['state_file'] if plan['state_file'] else 'none yet'}",
         f"waiting times: {waiting}",
     ]
+
+
+def _verb(one: Mapping[str, Any]) -> str:
+    return "start" if one["market"] == "stopped" else "launch"
 
 
 def _node(one: Mapping[str, Any]) -> str:

@@ -19,6 +19,7 @@ STATES = {
     "idle": "good",
     "draining": "warn",
     "terminating": "warn",
+    "stopped": "",
     "booting": "",
     "pending": "",
     "requested": "",

@@ -122,6 +122,15 @@ def _draining(known: Known, node: Node) -> str:
     return f"{since}, ended once a read shows it out of service, returned at {until}"
 
 
+def _stopped(known: Known, node: Node) -> str:
+    why = node.reason.rpartition(": stopped")[0] or node.reason
+    if not node.is_stopped:
+        return f"its stop was asked for at {known.at(node.since)} ({why}): costs until the cloud confirms it"
+    if not node.may_act(known.s.now) or node.worker is not None:
+        return f"stopped ({why}): what is known of it is being looked at again"
+    return f"stopped since {known.at(node.since)} ({why}): started again before a new one like it is launched"
+
+
 def _terminating(known: Known, node: Node) -> str:
     return f"its end was asked for at {known.at(node.since)} ({node.reason}): counts until the cloud confirms it"
 
@@ -147,6 +156,7 @@ _BY_STATE: Mapping[State, Callable[[Known, Node], str]] = {
     State.IDLE: _idle,
     State.BUSY: _busy,
     State.DRAINING: _draining,
+    State.STOPPED: _stopped,
     State.TERMINATING: _terminating,
     State.LOST: _lost,
     State.FAILED: _failed,

@@ -30,6 +30,7 @@ LOOKS: Mapping[str, Look] = {
     "idle": Look("□", "-", "36"),
     "busy": Look("■", "#", "32"),
     "draining": Look("◧", "d", "35"),
+    "stopped": Look("▪", "s", "2"),
     "terminating": Look("✗", "x", "31"),
     "lost": Look("?", "?", "31"),
     "failed": Look("!", "!", "31"),

@@ -213,6 +213,8 @@ class FakeCloud(Cloud):
                 "launch": self._made,
                 "find": (),
                 "terminate": lambda ids: dict.fromkeys(ids, EndAnswer(EndOutcome.ENDING)),
+                "stop": lambda ids: dict.fromkeys(ids, EndAnswer(EndOutcome.ENDING)),
+                "start": lambda ids: dict.fromkeys(ids, EndAnswer(EndOutcome.ENDING)),
                 "problems": {},
                 "flavours": {},
                 "adopt": None,
@@ -254,6 +256,14 @@ class FakeCloud(Cloud):
 
     def terminate(self, ids: Sequence[str]) -> Mapping[str, EndAnswer]:
         answer: Mapping[str, EndAnswer] = self.script.ask("terminate", tuple(ids))
+        return answer
+
+    def stop(self, ids: Sequence[str]) -> Mapping[str, EndAnswer]:
+        answer: Mapping[str, EndAnswer] = self.script.ask("stop", tuple(ids))
+        return answer
+
+    def start(self, ids: Sequence[str]) -> Mapping[str, EndAnswer]:
+        answer: Mapping[str, EndAnswer] = self.script.ask("start", tuple(ids))
         return answer
 
     def flavours(self, names: Sequence[str]) -> Mapping[str, Resources]:
