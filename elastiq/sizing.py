@@ -6,6 +6,7 @@ Pure. Imported where the offers are of several sizes, or a job needs several mac
 from __future__ import annotations
 
 import math
+from collections import Counter
 from typing import Optional, Sequence
 
 from elastiq.broker import ONE_FIRST, Orders, Served, Wanted, capacity, empty, unmatchable
@@ -117,13 +118,16 @@ def _fits(orders: Orders, want: Wanted, offers: Offers) -> dict[Offer, str]:
 
 def _order(orders: Orders, chosen: Chosen, there: Offers, wants: Sequence[Wanted]) -> None:
     by_key = {want.group.key: want for want in wants}
+    before: Counter[str] = Counter()  # slots; a job of several machines counts where its last one is
     for machines in chosen.machines:
         pool, offer = there[machines.choice]
         names = [group_name(by_key[key].group, by_key[key].jobs, "waiting job") for key in machines.slots]
         groups = {}
         for key, slots in machines.slots.items():
-            want = by_key[key]
-            groups[key] = want.jobs if want.one_only else slots // want.group.nodes
+            want, nodes = by_key[key], by_key[key].group.nodes
+            jobs = (before[key] + slots) // nodes - before[key] // nodes
+            before[key] += slots
+            groups[key] = want.jobs if want.one_only else jobs
         orders.launch(offer, pool, machines.count, "; ".join(dict.fromkeys(names)), groups)
 
 

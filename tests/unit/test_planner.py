@@ -828,3 +828,10 @@ def test_a_machine_that_is_claimed_for_a_parallel_job_until_the_others_join_serv
     assert launched(made) == {}
     long_ago = a_node(State.BUSY, 1, seen=a_worker("w1", WorkerState.BUSY), groups={"p": 1}, joined_at=WALL - 900.0)
     assert launched(plan(situation(parallel(1, nodes=2), nodes=[long_ago]))) == {"ec2/medium": 2}
+
+
+def test_a_parallel_job_whose_machines_are_of_two_kinds_counts_once() -> None:
+    pools = (a_pool("a", max_vms=1), a_pool("b", max_vms=1))
+    made = plan(situation(parallel(1, nodes=2), settings=some_settings(pools=pools)))
+    assert launched(made) == {"a/medium": 1, "b/medium": 1}
+    assert sum(order.groups["p"] for order in made.launches) == 1
