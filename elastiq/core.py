@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Callable, Mapping, Optional, TypeVar, Union
 
-from elastiq.demand import Trials
+from elastiq.demand import Standing, Trials
 from elastiq.events import EventQueue
 from elastiq.executor import DeadlineError, Done, Executor, Outcome, Still, always
 from elastiq.health import Health
@@ -281,13 +281,8 @@ class Core:
         for kind in TOLD_OF_NODES:
             for name in (node.id, node.instance_id, node.intent):
                 self._told.pop(f"{kind} {name}", None)
-        # It never came, or ended: what it was launched for may be launched for again, and groups for which
-        # there is no other have not been tried at all.
         groups, node.groups = node.groups, {}
-        for key, jobs in groups.items():
-            trial = self.trials.get(key)
-            if trial.refuses(node.pool, node.flavour):
-                continue  # of a trial that is over
-            self.trials.uncover(key, jobs)
-            if all(key not in other.groups or trial.refuses(other.pool, other.flavour) for other in self.registry):
-                self.trials.never_came(key)
+        if any(self.trials.standing(key) is Standing.TRYING for key in groups):
+            from elastiq.untried import give_back
+
+            give_back(self.registry, self.trials, node, groups)

@@ -109,24 +109,6 @@ class Trials:
         if len(self.records) > RECORDS_AT_MOST:
             del self.records[next(iter(self.records))]
 
-    def uncover(self, key: str, jobs: int) -> None:
-        """A machine for so many of its jobs did not come, or ended before it was of use."""
-        trial = self.get(key)
-        if trial.standing is Standing.TRYING:
-            trial.covered = max(0, trial.covered - jobs)
-            self.changed = True
-
-    def never_came(self, key: str) -> None:
-        """No machine of those launched for the group joined: it was not tried at all, or not where it was not
-        known to be refused."""
-        trial = self.get(key)
-        if trial.standing is Standing.TRYING:
-            if trial.refused_by:
-                trial.standing = Standing.UNSERVED
-            else:
-                del self.records[key]
-            self.changed = True
-
     def observe_jobs(self, jobs: Jobs, ran_something: frozenset[str]) -> None:
         """Learn from a read which groups start after all. ``ran_something``: the groups that a machine
         which ran a job was launched for."""
@@ -163,10 +145,7 @@ class Trials:
                 continue
             trial.standing = Standing.UNSERVED
             trial.refused_by = tuple(sorted({*trial.refused_by, *pools}))
-            trial.reason = f"a machine was launched for it, and {where} " + (
-                f"had room for {trial.room_s:.0f} s, but none of "
-                "these jobs started: see the job's Requirements and the worker's START"
-                if any("/" not in name for name in pools)
-                else "turned out to be too small"
-            )
+            from elastiq.unserved import reason
+
+            trial.reason = reason(where, trial.room_s, pools)
             self.changed = True

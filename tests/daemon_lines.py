@@ -80,8 +80,10 @@ ON_DEMAND = {
     "elastiq.timetable": "a section [schedule:NAME]",
     "elastiq.strangers": "a worker that is no machine of ours",
     "elastiq.torn": "a state file that is corrupt, or cannot be opened",
+    "elastiq.unserved": "a job that does not start on the machine that was launched for it",
     "elastiq.unsettled": "a view of the workers that is not believed",
     "elastiq.useless": "a machine that never joined, failed or was lost",
+    "elastiq.untried": "a machine that never came, or ended before its jobs had started",
     "elastiq.userdata": "user data",
 }
 ENTRIES = ("elastiq.service", "elastiq.plugins.batch.htcondor", "elastiq.plugins.cloud.ec2")

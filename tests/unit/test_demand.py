@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from elastiq.demand import RECORDS_AT_MOST, Standing, Trials, WaitingHistory
 from elastiq.interfaces import JobGroup, Jobs
+from elastiq.untried import never_came, uncover
 from tests.unit.values import ONE, group
 
 LIMIT_S = 300.0
@@ -235,21 +236,21 @@ def test_another_configuration_is_another_trial() -> None:
 def test_machines_that_did_not_come_cover_nothing() -> None:
     trials = trying(waiting=12, jobs=12)
     trials.changed = False
-    trials.uncover("g", 4)
+    uncover(trials, "g", 4)
     assert (trials.records["g"].covered, trials.standing("g"), trials.changed) == (8, Standing.TRYING, True)
     trials.changed = False
-    trials.never_came("g")
+    never_came(trials, "g")
     assert trials.changed
     assert trials.standing("g") is Standing.UNTRIED
-    trials.never_came("g")
-    trials.uncover("g", 4)
+    never_came(trials, "g")
+    uncover(trials, "g", 4)
     assert trials.standing("g") is Standing.UNTRIED
 
 
 def test_what_is_known_of_a_group_outlives_the_machines_it_is_known_from() -> None:
     trials = trying()
     stands_free(trials, LIMIT_S)
-    trials.never_came("g")
+    never_came(trials, "g")
     assert trials.standing("g") is Standing.UNSERVED
 
 
