@@ -56,12 +56,14 @@ def without(room: Vector, asked: Need, jobs: int) -> Vector:
 
 @dataclass
 class RoomClass:
-    """Machines with equal room. ``stale``: it was free for long, on machines that take jobs now."""
+    """Machines with equal room. ``stale``: it was free for long, on machines that take jobs now. ``spare``: to come,
+    and launched for no job."""
 
     room: Vector
     machines: list[str]
     joined: bool
     stale: bool = False
+    spare: bool = False
 
 
 @dataclass
@@ -79,13 +81,9 @@ class Room:
     """All room there is. `hold` takes from it, and remembers which machines are reserved."""
 
     def __init__(self, classes: Iterable[RoomClass] = ()) -> None:
-        merged: dict[tuple[Vector, bool, bool], RoomClass] = {}
-        for c in classes:
-            if not _empty(c.room):
-                key = (c.room, c.joined, c.stale)
-                merged.setdefault(key, RoomClass(c.room, [], c.joined, c.stale)).machines.extend(c.machines)
-        # Machines that are there before machines to come; then the tightest room.
-        self._classes = sorted(merged.values(), key=lambda c: (not c.joined, _tightness(c.room)))
+        # Machines that are there before machines to come, these in the order of need; then the tightest room.
+        there = (c for c in classes if not _empty(c.room))
+        self._classes = sorted(there, key=lambda c: (not c.joined, c.spare, _tightness(c.room)))
         self.reserved: set[str] = set()
 
     def add(self, room: Vector, machines: list[str]) -> None:
@@ -131,7 +129,7 @@ class Room:
                 held.on_coming = held.on_coming or machines[0]
             room = without(c.room, asked, jobs_on_each)
             if not _empty(room):
-                left_over.append(RoomClass(room, machines, c.joined, c.stale))
+                left_over.append(RoomClass(room, machines, c.joined, c.stale, c.spare))
 
 
 def _tightness(room: Vector) -> tuple[float, float]:

@@ -78,9 +78,9 @@ def plan(s: Situation) -> Plan:
 
 def _room(s: Situation, leaving: Mapping[str, str]) -> Room:
     """Free room on joined workers, and the whole room of machines that have not joined."""
-    found: dict[tuple[Vector, bool, bool], list[str]] = {}  # machines by their room, whether joined, and stale
+    found: dict[tuple[Vector, bool, bool, bool], list[str]] = {}  # machines by what makes their room one class
     workers: list[tuple[str, str, Worker, float]] = []
-    to_come: list[tuple[str, str, str]] = []
+    to_come: list[tuple[str, str, str, bool]] = []
     for node in s.registry:
         if node.id in leaving:
             continue
@@ -89,14 +89,15 @@ def _room(s: Situation, leaving: Mapping[str, str]) -> Room:
                 workers.append((node.id, node.pool, node.seen, node.room_s))
         # A machine that an unsettled view does not show may well be there: it holds what it can hold.
         elif node.state in CAPACITY:
-            to_come.append((node.id, node.pool, node.flavour))
+            to_come.append((node.id, node.pool, node.flavour, not node.groups))
     workers += [(f"worker {name}", "", one.worker, one.room_s) for name, one in s.registry.strangers.items()]
     for name, of, worker, room_s in workers:
         if worker.takes_jobs:
-            found.setdefault((_free(s, of, worker), True, room_s >= s.settings.unused_room_s), []).append(name)
-    for name, of, flavour in (*to_come, *((REPLACEMENT, *one) for one in s.health.unreplaced(s.now))):
-        found.setdefault((empty(s, of, flavour), False, False), []).append(name)
-    return Room(RoomClass(room, names, joined, stale) for (room, joined, stale), names in found.items())
+            stale = room_s >= s.settings.unused_room_s
+            found.setdefault((_free(s, of, worker), True, stale, False), []).append(name)
+    for name, of, flavour, spare in (*to_come, *((REPLACEMENT, *one, True) for one in s.health.unreplaced(s.now))):
+        found.setdefault((empty(s, of, flavour), False, False, spare), []).append(name)
+    return Room(RoomClass(room, names, *kind) for (room, *kind), names in found.items())
 
 
 def _free(s: Situation, pool: str, worker: Worker) -> Vector:
