@@ -4,7 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from elastiq import broker, core, daemon, doubtful_ends, ending, failed_drains, launching, observer, planner, scale_down
+from elastiq import (
+    core,
+    daemon,
+    doubtful_ends,
+    ending,
+    failed_drains,
+    launching,
+    minima,
+    observer,
+    planner,
+    scale_down,
+    useless,
+)
 from elastiq.simulation.scenario import Scenario
 from tests.mutants.bends import both, jobs, often, only, setting, throughout
 from tests.mutants.planting import Change, Mutant
@@ -87,7 +99,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "ends a machine as soon as its worker is missing",
         "I2 I6",
-        (Change(scale_down, "useless", "node.lost_s >= s.settings.lost_after_s", "True"),),
+        (Change(useless, "sort_out", "node.lost_s >= s.settings.lost_after_s", "True"),),
         both(setting(lost_after_s=900.0), often("worker_vanishes", times=8, which=0.4, for_s=700.0)),
     ),
     Mutant(
@@ -103,7 +115,10 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "gives up machines that boot before their deadline",
         "I6",
-        (Change(scale_down, "useless", "node.boot_s >= deadline", "node.boot_s >= deadline / 4"),),
+        (
+            Change(scale_down, "useless", "node.boot_s >= deploy_s(node.pool)", "True"),
+            Change(useless, "sort_out", "node.boot_s >= deadline", "node.boot_s >= deadline / 4"),
+        ),
         throughout("slow_boots", times=3),
     ),
     Mutant(
@@ -140,7 +155,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "never raises the cluster to its minimum",
         "I7",
-        (Change(broker.Orders, "floor", "s = self.s\n", "return\n"),),
+        (Change(minima, "floor", "s = orders.s\n", "return\n"),),
         setting(min_vms=2, max_vms=10),
     ),
     # ------------------------------------------------------------------ the loop, secrets, reasons

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from elastiq import broker, core, ending, failed_launches, health, launching, limits, observer, planner
+from elastiq import broker, core, ending, failed_launches, health, launching, limits, observer, planner, refusals
 from tests.mutants.bends import both, jobs, often, setting, throughout
 from tests.mutants.planting import Change, Mutant
 
@@ -69,7 +69,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "forgets the launches from before the limit was set",
         "I1",
-        (Change(limits.Ledger, "__init__", 'if what == "launch" and', "if False and"),),
+        (Change(limits.Ledger, "__init__", 'if what in ("launch", "start") and', "if False and"),),
         both(
             setting(max_launches_per_hour=None, max_vms=20),
             often("reconfigured", times=3, change={"max_launches_per_hour": 3}),
@@ -91,7 +91,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "never pauses longer between the canaries of a pool",
         "I6",
-        (Change(health.Health, "boot_failed", "2 ** min(failed - BOOTS_BEFORE_BREAK, 10)", "1"),),
+        (Change(refusals, "boot_failed", "2 ** min(failed - BOOTS_BEFORE_BREAK, 10)", "1"),),
         both(throughout("never_joins"), jobs()),
     ),
     # ------------------------------------------------------------------ launches
