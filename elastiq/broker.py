@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Iterable, Iterator, Mapping, Optional, Sequence
 
-from elastiq.interfaces import JobGroup, Offer, Pool, Resources
+from elastiq.interfaces import JobGroup, Offer, Pool, Resources, request_fits
 from elastiq.nodes import TO_COME, State
-from elastiq.packing import Room, Vector, jobs_held, need, vector, without
-from elastiq.situation import Allowance, Launch, Situation, group_name
+from elastiq.packing import Kind, Refuses, Room, Vector, jobs_held, need, vector, without
+from elastiq.situation import ASKING, Allowance, Launch, Situation, group_name
 
 _EPSILON = 1e-9  # of sums of prices
 _NO_GROUPS: Mapping[str, int] = {}
@@ -137,9 +137,12 @@ class Orders:
     def serve(self, want: Wanted) -> Served:
         """Order machines for one group, where all are of one size."""
         group, asked = want.group, need(want.group.request)
-        covered, why, misfits, matchable = self._left.hold(asked, want.jobs).jobs, "", [], False
+        covered = self._left.hold(asked, want.jobs, refuses=self.refuses(group)).jobs
+        why, misfits, matchable = "", [], False
         for pool, offer in self.offers_to(group):
             each, misfit = self.fit(group, pool, offer.flavour)
+            if misfit in ASKING and covered < want.jobs and not self.obstacle(pool, offer)[0]:
+                return Served(covered, misfit, True)  # it may be the better one
             if not each:
                 misfits.append(f"{offer}: {misfit}")
                 continue
@@ -156,8 +159,9 @@ class Orders:
                 self.made[-1].groups[group.key] = want.jobs if want.one_only else held
                 # What the new machines have left serves the groups that come after.
                 room, (full, rest) = empty(self.s, pool.name, offer.flavour), divmod(held, each)
-                self._left.add(without(room, asked, each), ["new"] * full)
-                self._left.add(without(room, asked, rest), ["new"] * (count - full))
+                kind = (pool.name, offer.flavour)
+                self._left.add(without(room, asked, each), ["new"] * full, kind)
+                self._left.add(without(room, asked, rest), ["new"] * (count - full), kind)
         if want.one_only and covered:
             why = why or ONE_FIRST
         return Served(covered, (why if matchable else unmatchable(misfits)) if covered < want.jobs else "", matchable)
@@ -178,6 +182,21 @@ class Orders:
         fits, misfit = self.s.fits(group, pool, flavour, capacity(self.s, pool, flavour))
         each = jobs_held(empty(self.s, pool.name, flavour), need(group.request)) if fits else 0
         return each, misfit or "too small"
+
+    def refuses(self, group: JobGroup) -> Refuses:
+        """Tells of which kinds of machines it is known, not by their size, that they run none of its jobs."""
+        known: dict[Kind, bool] = {}
+
+        def refused(kind: Kind) -> bool:
+            pool = self.s.settings.pool(kind[0])
+            if pool is not None and kind not in known:
+                size = capacity(self.s, pool, kind[1])
+                fits, why = self.s.fits(group, pool, kind[1], size)
+                by_match = not fits and why not in ASKING and request_fits(group.request, size)[0]
+                known[kind] = by_match or bool(group.pools and pool.name.lower() not in group.pools)
+            return known.get(kind, False)
+
+        return refused
 
     def merged(self) -> tuple[Launch, ...]:
         """One call for each offer, whatever it is for."""

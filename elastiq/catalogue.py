@@ -8,10 +8,10 @@ from typing import Callable, Mapping
 from elastiq.core import Core
 from elastiq.executor import Outcome
 from elastiq.interfaces import JobGroup, Pool, Resources
-from elastiq.situation import Fits
+from elastiq.situation import BEING_ASKED, Fits
 
-BEING_ASKED = "the sizes of its flavours are being asked"
 AGAIN_S = 600.0  # after a failure
+PATIENCE_S = 10.0  # then jobs go to where the sizes are known, though it may be dearer
 
 
 class Catalogue:
@@ -20,6 +20,7 @@ class Catalogue:
     def __init__(self, core: Core, replan: Callable[[], None]) -> None:
         self._core, self._replan = core, replan
         self._next: dict[str, float] = {}  # by site: when it may be asked, again after a failure
+        self._asked_at: dict[str, float] = {}
         self._answered: set[str] = set()  # that were asked, with whatever outcome
 
     def ask(self) -> None:
@@ -30,15 +31,18 @@ class Catalogue:
                 names = [name for pool in core.settings.sites[site] for name in pool.flavours if name]
                 call = partial(core.clouds[site].flavours, list(dict.fromkeys(names)))
                 if core.read(f"flavours {site}", core.clouds[site], call, partial(self._took, site)):
-                    self._next[site] = float("inf")
+                    self._next[site], self._asked_at[site] = float("inf"), core.now()
 
     def before(self, fits: Fits) -> Fits:
         """What fits, while the sizes at some sites are being asked: nothing there. The other sites need not wait."""
-        asking = self._sites() - self._answered
+        now, asking = self._core.now(), {}
+        for site in self._sites() - self._answered:
+            late = now - self._asked_at.get(site, now) >= PATIENCE_S
+            asking[site] = "their sizes are not known yet" if late else BEING_ASKED
 
         def known(group: JobGroup, pool: Pool, flavour: str, machine: Resources) -> tuple[bool, str]:
             if pool.site in asking and _lacks_size(pool):
-                return False, BEING_ASKED
+                return False, asking[pool.site]
             return fits(group, pool, flavour, machine)
 
         return known if asking else fits

@@ -37,7 +37,7 @@ class Consolidation:
         self._emptied = [node for node in emptied if node.state is State.DRAINING or not _takes_jobs(node)]
         for node in self._emptied:
             if self._stays(node) and not self._returned_in_vain(node):
-                room.add(_room_of(s, node), [node.id])
+                room.add(_room_of(s, node), [node.id], (node.pool, node.flavour))
         self.lacking = self._below_minimum()  # for a minimum: nothing is launched for one while these are returned
 
     # ------------------------------------------------------------------ back to service

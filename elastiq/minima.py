@@ -52,4 +52,4 @@ def add_unasked(orders: Orders, pool: Pool, offer: Offer, count: int) -> None:
     first = len(orders.unasked) + 1
     names = [f"new {offer} ({number})" for number in range(first, first + count)]
     orders.unasked += [(pool.name, name) for name in names]
-    orders.room.add(empty(orders.s, pool.name, offer.flavour), names)
+    orders.room.add(empty(orders.s, pool.name, offer.flavour), names, (pool.name, offer.flavour))

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Iterable, Optional
+from typing import Callable, Iterable, Optional
 
 from elastiq.interfaces import Resources
 
 # Vector order of the dimensions; SLOTS stands for machines whose cpus nobody knows.
 Vector = tuple[Optional[float], Optional[float], Optional[float], Optional[float], Optional[float]]
 Need = tuple[float, float, float, float]
+Kind = tuple[str, str]
+Refuses = Callable[[Kind], bool]
 SLOTS = 4
 _EPSILON = 1e-6
 
@@ -57,13 +59,14 @@ def without(room: Vector, asked: Need, jobs: int) -> Vector:
 @dataclass
 class RoomClass:
     """Machines with equal room. ``stale``: it was free for long, on machines that take jobs now. ``spare``: to come,
-    and launched for no job."""
+    and launched for no job. ``kind``: pool and flavour of all of them, where that is known."""
 
     room: Vector
     machines: list[str]
     joined: bool
     stale: bool = False
     spare: bool = False
+    kind: Kind = ("", "")
 
 
 @dataclass
@@ -86,13 +89,13 @@ class Room:
         self._classes = sorted(there, key=lambda c: (not c.joined, c.spare, _tightness(c.room)))
         self.reserved: set[str] = set()
 
-    def add(self, room: Vector, machines: list[str]) -> None:
+    def add(self, room: Vector, machines: list[str], kind: Kind = ("", "")) -> None:
         """More machines to come."""
         if machines:
-            self._classes.append(RoomClass(room, machines, joined=False))
+            self._classes.append(RoomClass(room, machines, joined=False, kind=kind))
 
-    def hold(self, asked: Need, jobs: int, use_stale: bool = True) -> Held:
-        """Reserve room for up to so many jobs."""
+    def hold(self, asked: Need, jobs: int, use_stale: bool = True, refuses: Refuses = lambda kind: False) -> Held:
+        """Reserve room for up to so many jobs, not on machines of a kind that ``refuses`` them."""
         held = Held()
         left_over: list[RoomClass] = []
         cpus_asked = asked[0] * (1 - _EPSILON)
@@ -103,7 +106,7 @@ class Room:
             if cpus is not None and cpus < cpus_asked:  # most are told by this alone
                 continue
             each = jobs_held(c.room, asked)
-            if each < 1:
+            if each < 1 or (c.kind[0] and refuses(c.kind)):
                 continue
             if c.stale and not use_stale:
                 held.passed_over = True
@@ -129,7 +132,7 @@ class Room:
                 held.on_coming = held.on_coming or machines[0]
             room = without(c.room, asked, jobs_on_each)
             if not _empty(room):
-                left_over.append(RoomClass(room, machines, c.joined, c.stale, c.spare))
+                left_over.append(RoomClass(room, machines, c.joined, c.stale, c.spare, c.kind))
 
 
 def _tightness(room: Vector) -> tuple[float, float]:

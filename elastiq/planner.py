@@ -15,7 +15,7 @@ from elastiq.demand import Standing
 from elastiq.health import BLACK_HOLE_STARTS_PER_H
 from elastiq.interfaces import JobGroup, Worker
 from elastiq.nodes import CAPACITY, IN_SERVICE, JOINED, Node, State
-from elastiq.packing import Held, Room, RoomClass, Vector, jobs_held, need, vector
+from elastiq.packing import Held, Kind, Refuses, Room, RoomClass, Vector, jobs_held, need, vector
 from elastiq.situation import Allowance, Launch, Plan, Situation, Step, Verdict, group_name
 
 REPLACEMENT = "a black hole's replacement, one an hour,"
@@ -78,26 +78,26 @@ def plan(s: Situation) -> Plan:
 
 def _room(s: Situation, leaving: Mapping[str, str]) -> Room:
     """Free room on joined workers, and the whole room of machines that have not joined."""
-    found: dict[tuple[Vector, bool, bool, bool], list[str]] = {}  # machines by what makes their room one class
-    workers: list[tuple[str, str, Worker, float]] = []
+    found: dict[tuple[Vector, bool, bool, bool, Kind], list[str]] = {}  # machines by what makes their room one class
+    workers: list[tuple[str, Kind, Worker, float]] = []
     to_come: list[tuple[str, str, str, bool]] = []
     for node in s.registry:
         if node.id in leaving:
             continue
         if node.state in IN_SERVICE and node.seen is not None:
             if node.seen.free.cpus != 0:  # on a busy cluster most are full
-                workers.append((node.id, node.pool, node.seen, node.room_s))
+                workers.append((node.id, (node.pool, node.flavour), node.seen, node.room_s))
         # A machine that an unsettled view does not show may well be there: it holds what it can hold.
         elif node.state in CAPACITY:
             to_come.append((node.id, node.pool, node.flavour, not node.groups))
-    workers += [(f"worker {name}", "", one.worker, one.room_s) for name, one in s.registry.strangers.items()]
-    for name, of, worker, room_s in workers:
+    workers += [(f"worker {name}", ("", ""), one.worker, one.room_s) for name, one in s.registry.strangers.items()]
+    for name, kind, worker, room_s in workers:
         if worker.takes_jobs:
             stale = room_s >= s.settings.unused_room_s
-            found.setdefault((_free(s, of, worker), True, stale, False), []).append(name)
+            found.setdefault((_free(s, kind[0], worker), True, stale, False, kind), []).append(name)
     for name, of, flavour, spare in (*to_come, *((REPLACEMENT, *one, True) for one in s.health.unreplaced(s.now))):
-        found.setdefault((empty(s, of, flavour), False, False, spare), []).append(name)
-    return Room(RoomClass(room, names, *kind) for (room, *kind), names in found.items())
+        found.setdefault((empty(s, of, flavour), False, False, spare, (of, flavour)), []).append(name)
+    return Room(RoomClass(one[0], names, *one[1:]) for one, names in found.items())
 
 
 def _free(s: Situation, pool: str, worker: Worker) -> Vector:
@@ -149,7 +149,7 @@ def _serve(s: Situation, room: Room, orders: Orders) -> tuple[Verdict, ...]:
         return (s.trials.standing(g.key) is Standing.SERVED, -asked[0], -asked[1], g.key)
 
     asking = {
-        group.key: _ask(s, group, waited.get(group.key, 0) if acting else None, room)
+        group.key: _ask(s, group, waited.get(group.key, 0) if acting else None, room, orders.refuses(group))
         for group in sorted(waiting, key=order)
     }
     wants = [Wanted(a.group, a.wanted, a.one_only) for a in asking.values() if a.wanted]
@@ -175,7 +175,7 @@ class _Asking:
     matchable: bool = True
 
 
-def _ask(s: Situation, group: JobGroup, waited: Optional[int], room: Room) -> _Asking:
+def _ask(s: Situation, group: JobGroup, waited: Optional[int], room: Room, refuses: Refuses) -> _Asking:
     """``waited``: how many of its jobs have waited long enough; None while too few of all groups have."""
     if group.not_eligible:
         return _Asking(group, Held(), why=group.not_eligible, matchable=False)
@@ -187,7 +187,7 @@ def _ask(s: Situation, group: JobGroup, waited: Optional[int], room: Room) -> _A
     if not trial.refused_by:
         fresh = s.history.waiting_s(group.key, s.now) < s.settings.unused_room_s
         use_stale = fresh or trial.standing is Standing.TRYING
-        held = room.hold(need(group.request), group.waiting * group.nodes, use_stale)
+        held = room.hold(need(group.request), group.waiting * group.nodes, use_stale, refuses)
         held.jobs = held.jobs // group.nodes + (_claimed(s, group) if group.nodes > 1 else 0)
     left = group.waiting - held.jobs
     wanted, why = min(left, waited or 0), ""

@@ -19,6 +19,8 @@ from elastiq.wording import counted
 Fits = Callable[[JobGroup, Pool, str, Resources], tuple[bool, str]]
 
 NOT_ASKED = "it is being asked whether the batch system would run it there"
+BEING_ASKED = "the sizes of its flavours are being asked"
+ASKING = frozenset({NOT_ASKED, BEING_ASKED})  # what may fit, as will be known in a moment
 
 
 @dataclass

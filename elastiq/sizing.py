@@ -14,7 +14,7 @@ from elastiq.choosing import LIMITED, ONE_ONLY, Choice, Chosen, Want, choose
 from elastiq.interfaces import Offer, Pool
 from elastiq.packing import need
 from elastiq.policies import Tier, by_cores, tiers
-from elastiq.situation import Allowance, Situation, group_name
+from elastiq.situation import ASKING, Allowance, Situation, group_name
 
 Offers = Sequence[tuple[Pool, Offer]]
 
@@ -61,6 +61,7 @@ def _serve_tier(orders: Orders, wants: list[Wanted], tier: Tier, served: dict[st
     limits: list[Allowance] = []
     choices = [_choice(orders, tier, pool, offer, limits) for pool, offer in there]
     fits = {want.group.key: _fits(orders, want, tier.offers) for want in wants}
+    asking = {key: why for key, of in fits.items() for _, offer in there if (why := of[offer]) in ASKING}
     asked = [
         Want(
             want.group.key,
@@ -71,13 +72,15 @@ def _serve_tier(orders: Orders, wants: list[Wanted], tier: Tier, served: dict[st
             want.one_only,
         )
         for want in wants
+        if want.group.key not in asking  # what is being asked may be the better offer
     ]
     chosen = choose(asked, choices, [limit.left for limit in limits])
     _order(orders, chosen, there, wants)
     rest: list[Wanted] = []
     for want in wants:
         key, before = want.group.key, served.get(want.group.key)
-        one = _served(want, chosen, limits, obstacles, fits[key])
+        why_not = asking.get(key)
+        one = Served(0, why_not, True) if why_not else _served(want, chosen, limits, obstacles, fits[key])
         if before is not None:
             why = one.why if one.matchable else before.why
             one = Served(before.jobs + one.jobs, why, before.matchable or one.matchable)

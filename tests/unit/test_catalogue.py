@@ -8,10 +8,11 @@ from typing import Any, Optional
 import pytest
 
 from elastiq.broker import capacity
-from elastiq.catalogue import AGAIN_S, BEING_ASKED, Catalogue
+from elastiq.catalogue import AGAIN_S, PATIENCE_S, Catalogue
 from elastiq.interfaces import JobGroup, Jobs, Pool, Resources, Terms
 from elastiq.nodes import Registry
 from elastiq.planner import plan
+from elastiq.situation import ASKING, BEING_ASKED
 from tests.unit.fakes import UNREACHABLE, Pending, Surroundings
 from tests.unit.plans import launched
 from tests.unit.test_daemon import Rig as DaemonRig
@@ -116,6 +117,15 @@ def test_one_site_does_not_wait_for_the_catalogue_of_another() -> None:
     assert rig.fits(UNSIZED) == (True, "so it is said")
     assert rig.fits(slow) == (False, BEING_ASKED)
     assert rig.fits(rig.settings.pools[2]) == (True, "so it is said"), "its size is configured"
+
+
+def test_jobs_wait_only_briefly_for_a_catalogue_that_does_not_answer() -> None:
+    rig = Rig()
+    rig.ask()
+    rig.run(PATIENCE_S - 1.0)
+    assert rig.fits()[1] in ASKING
+    rig.run(1.0)
+    assert rig.fits() == (False, "their sizes are not known yet")
 
 
 # --------------------------------------------------------------------------- what counts
