@@ -287,7 +287,7 @@ class Checker(Listener):
         if machine.id not in self._asked_to_end:
             self._asked_to_end[machine.id] = record.decided_s
             what, site = f"terminate of {machine.id}", self._site_of(machine, record)
-            if not self.state.decided_before("terminating", machine.id):  # but for its call, in an earlier life
+            if not self._asked_again(machine, record):
                 self._reads_known(record, what, ("jobs", "workers"), site)
             self._reason("terminating", machine.id, record, self._decided_to_end.get(machine.id))
             why_not = self._no_cause(machine, record)
@@ -296,6 +296,13 @@ class Checker(Listener):
         elif worker is not None and worker.listed and worker.drained_by is None:
             if not self._could_not_know(machine, record):
                 self.fail("I6", f"terminate of {machine.id} again, though its worker came back and takes jobs")
+
+    def _asked_again(self, machine: Machine, record: Record) -> bool:
+        """Whether the end was decided in an earlier life, or for an earlier call, which took no effect: it is asked for
+        again until the cloud confirms it, by a look at the worker alone."""
+        before = self._decided_to_end.get(machine.id, record.decided_s) < record.decided_s
+        once = self.state.times("terminating", machine.id) == 1
+        return (before and once) or self.state.decided_before("terminating", machine.id)
 
     def _could_not_know(self, machine: Machine, record: Record) -> bool:
         """See `EXEMPTIONS`, I2. What counts is what was known when it was sent: it may have waited for its turn."""

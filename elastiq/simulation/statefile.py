@@ -30,6 +30,11 @@ class StateFile:
         sql = "SELECT reason FROM history WHERE what = ? AND node = ? ORDER BY number DESC"
         return str(self._one(sql, "the file is torn", what, node) or "")
 
+    def times(self, what: str, node: str) -> int:
+        """How often the history says this of it; 0 of a torn file."""
+        sql = "SELECT COUNT(*) FROM history WHERE what = ? AND node = ?"
+        return int(str(self._one(sql, 0, what, node)))
+
     def last_move(self, node: str) -> str:
         """What the history says last of a machine."""
         return str(self._one("SELECT what FROM history WHERE node = ? ORDER BY number DESC", "", node) or "")
