@@ -5,7 +5,7 @@ Pure.
 
 from __future__ import annotations
 
-from elastiq.health import BLACK_HOLE_STARTS_PER_H
+from elastiq.health import BLACK_HOLE_STARTS_PER_H, REPLACED_EVERY_S, Health
 from elastiq.nodes import IN_SERVICE, Node
 from elastiq.situation import Situation, Step
 
@@ -30,3 +30,10 @@ def black_holes(s: Situation) -> list[Step]:
                     why = f"black hole: {node.starts_per_h:.0f} jobs an hour start on a core, {usual:.0f} on its peers'"
                     steps.append(Step(node, node.condemned or why, for_good=True))
     return steps
+
+
+def condemn(health: Health, pool: str, flavour: str, now: float) -> None:
+    """A black hole goes out of service. One of a pool is replaced at once, the next an hour later."""
+    before = [entry for entry in health.replacements.get(pool, ()) if entry[0] > now - REPLACED_EVERY_S]
+    at = max(now, before[-1][0] + REPLACED_EVERY_S) if before else now
+    health.replacements[pool] = [*before, (at, flavour)]

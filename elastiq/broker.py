@@ -26,24 +26,15 @@ def capacity(s: Situation, pool: Pool, flavour: str) -> Resources:
     catalogue, of whose memory and disk the operating system takes some."""
     kind = (pool.name, flavour)
     if kind not in s.sizes:
-        s.sizes[kind] = _capacity(s, pool, flavour)
+        learned = s.registry.learned.get(kind, Resources())
+        listed = s.registry.catalogue.get((pool.site, flavour), Resources())
+        usable = listed.less(Resources(0.0, pool.terms.reserve_memory_mb, pool.terms.reserve_disk_mb, 0.0))
+        s.sizes[kind] = pool.capacity.merged(learned, _nearer).merged(usable, _nearer)
     return s.sizes[kind]
 
 
-def _capacity(s: Situation, pool: Pool, flavour: str) -> Resources:
-    learned = s.registry.learned.get((pool.name, flavour), Resources())
-    listed, terms = s.registry.catalogue.get((pool.site, flavour), Resources()), pool.terms
-    usable = Resources(
-        listed.cpus,
-        None if listed.memory_mb is None else max(0.0, listed.memory_mb - terms.reserve_memory_mb),
-        None if listed.disk_mb is None else max(0.0, listed.disk_mb - terms.reserve_disk_mb),
-        listed.gpus,
-    )
-    return pool.capacity.merged(learned, _first).merged(usable, _first)
-
-
-def _first(nearer: float, _: float) -> float:
-    return nearer
+def _nearer(said: float, _: float) -> float:
+    return said
 
 
 def empty(s: Situation, pool: str, flavour: str) -> Vector:

@@ -23,7 +23,7 @@ def start(service: Service, verb: str, args: Answer) -> Future[Answer]:
 
     def run() -> None:
         try:
-            future.set_result(daemon.command(verb, args))
+            future.set_result(carry_out(daemon, verb, args))
         except Exception as error:  # noqa: BLE001 - it is raised where the client is answered
             future.set_exception(error)
 

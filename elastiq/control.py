@@ -19,7 +19,7 @@ import time
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from pathlib import Path
-from typing import Any, Callable, Iterator, Mapping
+from typing import Any, Callable, ContextManager, Iterator, Mapping
 
 log = logging.getLogger(__name__)
 
@@ -174,15 +174,11 @@ def _listen(path: Path) -> socket.socket:
     return listener
 
 
-@contextlib.contextmanager
-def address(path: Path) -> Iterator[str]:
+def address(path: Path) -> ContextManager[str]:
     """A name of a Unix socket that fits into sun_path: one that is too long goes by its directory's
     descriptor. Raises OSError if the directory cannot be opened."""
     if len(os.fsencode(path)) <= _PATH_MAX:
-        yield str(path)
-        return
-    fd = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        yield f"/proc/self/fd/{fd}/{path.name}"
-    finally:
-        os.close(fd)
+        return contextlib.nullcontext(str(path))
+    from elastiq.long_paths import by_directory
+
+    return by_directory(path)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import threading
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Callable, Mapping, Optional
+from typing import TYPE_CHECKING, Any, Callable, Optional
 
 from elastiq import planner, status
 from elastiq.catalogue import Catalogue
 from elastiq.core import Core, log
 from elastiq.events import Timer
-from elastiq.interfaces import BatchSystem, Cloud
 from elastiq.nodes import TO_COME, State
 from elastiq.observer import Observer
 from elastiq.settings import Settings
@@ -89,19 +88,6 @@ class Daemon:
         self.core.executor.close(wait_s)
         self.core.persist()
         self.core.store.close()
-
-    def reload(self, settings: Settings, batch: BatchSystem, clouds: Mapping[str, Cloud]) -> None:
-        """Go on with new settings and plugins. On the decision thread."""
-        from elastiq.reload import take_over
-
-        take_over(self, settings, batch, clouds)
-        log.info("configuration reloaded")
-
-    def command(self, verb: str, args: Mapping[str, Any]) -> dict[str, Any]:
-        """A command from the control socket. On the decision thread; its acts go on after it returned."""
-        from elastiq.commanding import carry_out
-
-        return carry_out(self, verb, args)
 
     def follow_batch(self) -> None:
         """Match by the batch system if it can. Again after a reload."""

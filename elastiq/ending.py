@@ -40,7 +40,9 @@ class Ending:
         if node.worker is None or (step.for_good and not core.batch.can_drain) or self._dry_run(step, "drain and end"):
             return
         if black_hole and not node.condemned:
-            core.health.condemned(node.pool, node.flavour, core.now())
+            from elastiq.black_holes import condemn
+
+            condemn(core.health, node.pool, node.flavour, core.now())
             node.condemned = step.reason
         core.registry.move(node, State.DRAINING, step.reason, core.wall())
         node.act_ended, node.starts_at_drain, node.emptied = None, node.job_starts, dict(step.emptied)
@@ -144,7 +146,9 @@ class Ending:
         steps = [step for step in steps if step.node.instance_id and step.node.site in core.clouds]
         steps = [step for step in steps if not self._dry_run(step, "end")]
         if any(pool.terms.idle_action == "stop" for pool in core.settings.pools):
-            steps = self._stop_some(steps)
+            from elastiq.stopping import stop_some
+
+            steps = stop_some(self, steps)
         for step in steps:
             core.registry.move(step.node, State.TERMINATING, step.reason, core.wall())
             core.health.times["end"] = core.now()
@@ -152,15 +156,6 @@ class Ending:
             return
         core.persist()
         self.terminate([step.node for step in steps])
-
-    def _stop_some(self, steps: Sequence[Step]) -> list[Step]:
-        """Stop what is to be started again; returns the rest."""
-        from elastiq.stopping import keeps, stop
-
-        kept = [step.node for step in steps if step.node.state is State.DRAINING and keeps(self.core, step.node)]
-        if kept:
-            stop(self, kept)
-        return [step for step in steps if step.node not in kept]
 
     def terminate(self, nodes: Sequence[Node]) -> None:
         """One call a site for up to a hundred."""

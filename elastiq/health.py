@@ -50,12 +50,6 @@ class Health:
         if self.failed_boots.pop(pool, 0) >= BOOTS_BEFORE_BREAK:
             self.blocks.pop(f"pool {pool}", None)
 
-    def condemned(self, pool: str, flavour: str, now: float) -> None:
-        """A black hole goes out of service. One of a pool is replaced at once, the next an hour later."""
-        before = [entry for entry in self.replacements.get(pool, ()) if entry[0] > now - REPLACED_EVERY_S]
-        at = max(now, before[-1][0] + REPLACED_EVERY_S) if before else now
-        self.replacements[pool] = [*before, (at, flavour)]
-
     def unreplaced(self, now: float) -> list[tuple[str, str]]:
         """Pool and flavour of each black hole whose replacement may not be launched yet."""
         return [(pool, of) for pool, entries in self.replacements.items() for at, of in entries if at > now]

@@ -217,9 +217,7 @@ class BatchSystem(ABC):
         """Whether one job of the group could run on an empty machine, and if not, why. Pure."""
         return request_fits(group.request, machine)
 
-    def match(
-        self, groups: Sequence[JobGroup], machines: Sequence[Machine]
-    ) -> Mapping[tuple[str, Machine], str]:
+    def match(self, groups: Sequence[JobGroup], machines: Sequence[Machine]) -> Mapping[tuple[str, Machine], str]:
         """For each pair of a group's key and a machine: empty if one job of it would run there, or may (what nobody
         can know yet is no reason), else why not. Asked only where ``can_match``, which it makes False if it turns
         out that it cannot. Raises `SourceError`."""

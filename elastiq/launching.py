@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Callable
 
 from elastiq.core import Core
 from elastiq.executor import Outcome
-from elastiq.interfaces import BatchSystem, Cloud, Instance, Intent, SourceError, TransientError
+from elastiq.interfaces import Instance, Intent
 from elastiq.nodes import Node, State
 from elastiq.planner import Launch
 
@@ -66,7 +66,11 @@ class Launching:
             core.ledger.launched(order.count)
             core.persist()
         core.count("launches_asked", order.count)
-        call = partial(_prepare_and_launch, core.batch, core.clouds[pool.site], intent)
+        call = partial(core.clouds[pool.site].launch, intent)
+        if core.batch_has("prepare"):
+            from elastiq.preparing import prepare_and_launch
+
+            call = partial(prepare_and_launch, core.batch, core.clouds[pool.site], intent)
         core.act_on_cloud(pool.site, f"launch {identifier}", call, partial(self._answered, intent, pool.site))
         return True
 
@@ -100,14 +104,12 @@ class Launching:
             node.listed_by = core.now() + core.settings.intent_settle_s
             core.registry.move(node, State.PENDING, f"launched as {instance.id}: {node.reason}", core.wall())
             if core.batch_has("register"):
-                core.act_on_batch(node, partial(core.batch.register, instance), self.registered)
+                from elastiq.preparing import register
+
+                register(core, node, instance)
         bound = min(len(free), len(new))
         core.count("launched", bound)
         return bound
-
-    def registered(self, outcome: Outcome[None]) -> None:
-        if outcome.error is not None:
-            self.core.tell("register", self.core.explain(outcome.error))
 
     def drop_rest(self, intent: Intent, reason: str) -> None:
         """The rest of the intent surely was not made."""
@@ -141,11 +143,3 @@ class Launching:
 def _share(order: Launch, number: int) -> dict[str, int]:
     """The waiting jobs that one machine of an order is for."""
     return {key: (jobs + number) // order.count for key, jobs in sorted(order.groups.items())}
-
-
-def _prepare_and_launch(batch: BatchSystem, cloud: Cloud, intent: Intent) -> tuple[Instance, ...]:
-    try:
-        batch.prepare(intent)
-    except SourceError as exc:
-        raise TransientError(f"the batch system was not ready for a launch: {exc}", launched_nothing=True) from exc
-    return cloud.launch(intent)

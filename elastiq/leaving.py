@@ -62,10 +62,7 @@ def _replace(s: Situation, orders: Orders, node: Node, holding: Resources) -> No
 
 def _in_use(node: Node) -> Resources:
     """What its jobs take of it, as far as it is known."""
-    if node.seen is None:
-        return Resources()
-    both = zip(vars(node.seen.total).values(), vars(node.seen.free).values())
-    return Resources(*(None if has is None or free is None else max(0.0, has - free) for has, free in both))
+    return node.seen.total.less(node.seen.free) if node.seen else Resources()
 
 
 def last_jobs(s: Situation) -> list[Step]:

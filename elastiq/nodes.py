@@ -10,9 +10,12 @@ from __future__ import annotations
 import enum
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import AbstractSet, Iterable, Iterator, Mapping, Optional
+from typing import TYPE_CHECKING, AbstractSet, Iterable, Iterator, Mapping, Optional
 
 from elastiq.interfaces import Instance, InstanceState, Resources, Worker
+
+if TYPE_CHECKING:
+    from elastiq.strangers import Stranger
 
 
 class State(enum.Enum):
@@ -250,13 +253,3 @@ class Registry:
         key = (node.pool, node.flavour)
         if self.learned.get(key) != total:
             self.learned[key] = self.learned.get(key, Resources()).merged(total, min)
-
-
-@dataclass
-class Stranger:
-    """A worker that matches no node of ours. ``explained`` says why that is no cause for alarm."""
-
-    worker: Worker
-    number: int
-    explained: str = ""
-    room_s: float = 0.0

@@ -159,15 +159,11 @@ class Observer:
         if view is not None:
             if notices := reconcile.take_instances(core.registry, site, view, began, core.wall(), grace_s):
                 core.tell_once(f"listing of {site}", "; ".join(notices), logging.WARNING)
-            if core.store_is_new and (notices or {one.id for one in view.owned} - core.registry.instance_ids(site)):
-                core.lost_until, core.store_is_new = core.now() + grace_s, False
-                core.tell("state", "it does not know machines of ours that the cloud lists: it was lost")
-                if core.ledger:
-                    core.ledger.found(view.owned, core.wall())
-            names = sorted(instance.id for instance in view.other_heads)
-            what = f"but another head node's id ({len(names)}: {', '.join(names[:10])}): not touched"
-            text = f"instances with this cluster's name {what}; elastiqctl adopt takes them over"
-            core.tell(f"other heads at {site}", text if names else "")
+            lost = core.store_is_new and (notices or {one.id for one in view.owned} - core.registry.instance_ids(site))
+            if lost or view.other_heads or f"other heads at {site}" in core.notices:
+                from elastiq import findings
+
+                findings.tell(core, site, view, bool(lost))
             for move in core.registry.moves:
                 if move.after is State.GONE and move.legal:
                     self.ending.forget(move.node)

@@ -188,7 +188,10 @@ def _ask(s: Situation, group: JobGroup, waited: Optional[int], room: Room, refus
         fresh = s.history.waiting_s(group.key, s.now) < s.settings.unused_room_s
         use_stale = fresh or trial.standing is Standing.TRYING
         held = room.hold(need(group.request), group.waiting * group.nodes, use_stale, refuses)
-        held.jobs = held.jobs // group.nodes + (_claimed(s, group) if group.nodes > 1 else 0)
+        if group.nodes > 1:
+            from elastiq.sizing import claimed
+
+            held.jobs = held.jobs // group.nodes + claimed(s, group)
     left = group.waiting - held.jobs
     wanted, why = min(left, waited or 0), ""
     if trial.standing is Standing.TRYING:
@@ -201,13 +204,6 @@ def _ask(s: Situation, group: JobGroup, waited: Optional[int], room: Room, refus
         if waited is None and s.history.waited(group.key) and not s.no_launch:
             why = f"fewer than waiting_jobs_threshold {s.settings.waiting_jobs_threshold} jobs have waited"
     return _Asking(group, held, why=why)
-
-
-def _claimed(s: Situation, group: JobGroup) -> int:
-    """Jobs of several machines for which some have joined, and are held for them until the others have."""
-    since = s.wall - s.settings.unused_room_s
-    nodes = (n for n in s.registry if n.state is State.BUSY and n.joined_at is not None and n.joined_at > since)
-    return min(group.waiting, sum(node.groups.get(group.key, 0) for node in nodes))
 
 
 def _verdict(s: Situation, a: _Asking, served: Optional[Served]) -> Verdict:

@@ -55,7 +55,7 @@ def _reload(service: Service) -> Answer:
     service.settings = settings
     events.longest_pause_s = settings.sleep_s
     events.post(lambda: daemon.core.tell("reload", ""))
-    events.post(lambda: daemon.core.guard("reload", lambda: daemon.reload(settings, batch, clouds)))
+    events.post(lambda: daemon.core.guard("reload", lambda: take_over(daemon, settings, batch, clouds)))
     return {}
 
 
@@ -72,3 +72,4 @@ def take_over(daemon: Daemon, settings: Settings, batch: BatchSystem, clouds: Ma
     core.health.blocks.clear()
     for name in ("check_vms", "check_queue"):
         daemon.advance(name)
+    log.info("configuration reloaded")

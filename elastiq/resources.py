@@ -20,6 +20,11 @@ class Resources:
         pairs = zip(vars(self).values(), vars(other).values())
         return Resources(*(b if a is None else a if b is None else choose(a, b) for a, b in pairs))
 
+    def less(self, other: Resources) -> Resources:
+        """Size by size what is left without the other; not said where one side does not say it."""
+        pairs = zip(vars(self).values(), vars(other).values())
+        return Resources(*(None if has is None or less is None else max(0.0, has - less) for has, less in pairs))
+
 
 def request_fits(request: Resources, machine: Resources) -> tuple[bool, str]:
     """Compare what both sides say; what one side leaves unsaid does not count against the fit."""

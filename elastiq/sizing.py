@@ -11,7 +11,8 @@ from typing import Optional, Sequence
 
 from elastiq.broker import ONE_FIRST, Orders, Served, Wanted, capacity, empty, unmatchable
 from elastiq.choosing import LIMITED, ONE_ONLY, Choice, Chosen, Want, choose
-from elastiq.interfaces import Offer, Pool
+from elastiq.interfaces import JobGroup, Offer, Pool
+from elastiq.nodes import State
 from elastiq.packing import need
 from elastiq.policies import Tier, by_cores, tiers
 from elastiq.situation import ASKING, Allowance, Situation, group_name
@@ -152,3 +153,10 @@ def _why(kind: str, limits: Sequence[str], obstacles: Sequence[str]) -> str:
         return ONE_FIRST
     found: list[Optional[str]] = [*dict.fromkeys(obstacles), *(limits if kind == LIMITED else ())]
     return "; ".join(filter(None, found)) or "no machine holds it"
+
+
+def claimed(s: Situation, group: JobGroup) -> int:
+    """Jobs of several machines for which some have joined, and are held for them until the others have."""
+    since = s.wall - s.settings.unused_room_s
+    nodes = (n for n in s.registry if n.state is State.BUSY and n.joined_at is not None and n.joined_at > since)
+    return min(group.waiting, sum(node.groups.get(group.key, 0) for node in nodes))

@@ -27,7 +27,8 @@ from elastiq.interfaces import (
     UnsupportedError,
 )
 from elastiq.nodes import Node, State
-from elastiq.situation import Launch
+from elastiq.preparing import register
+from elastiq.situation import Launch, Step
 from elastiq.stopped import startable
 
 if TYPE_CHECKING:
@@ -54,6 +55,14 @@ def keeps(core: Core, node: Node) -> bool:
 
 
 # --------------------------------------------------------------------------- stop
+
+
+def stop_some(ending: Ending, steps: Sequence[Step]) -> list[Step]:
+    """Stop what is to be started again; returns the rest."""
+    kept = [step.node for step in steps if step.node.state is State.DRAINING and keeps(ending.core, step.node)]
+    if kept:
+        stop(ending, kept)
+    return [step for step in steps if step.node not in kept]
 
 
 def stop(ending: Ending, nodes: Sequence[Node]) -> None:
@@ -225,7 +234,7 @@ def _answered(launching: Launching, order: Launch, nodes: Sequence[Node], answer
         core.health.launched(order.offer, nodes[0].site)
     for node in nodes:
         if node not in refused and node.instance is not None and core.batch_has("register"):
-            core.act_on_batch(node, partial(core.batch.register, node.instance), launching.registered)
+            register(core, node, node.instance)
 
 
 _UNKNOWN = EndAnswer(EndOutcome.FAILED, "the cloud's answer does not name it")

@@ -5,10 +5,21 @@ Pure.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Iterable, Mapping, Optional, Sequence
 
 from elastiq.interfaces import Instances, Owner, Worker
-from elastiq.nodes import Registry, State, Stranger
+from elastiq.nodes import Registry, State
+
+
+@dataclass
+class Stranger:
+    """A worker that matches no node of ours. ``explained`` says why that is no cause for alarm."""
+
+    worker: Worker
+    number: int
+    explained: str = ""
+    room_s: float = 0.0
 
 
 def take_strangers(

@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Mapping, Optional, TypeVar
 
+from elastiq.commanding import carry_out
 from elastiq.interfaces import Pool
 from elastiq.settings import Settings
 from elastiq.simulation.chance import chance
@@ -121,9 +122,9 @@ def adopted(stage: Stage, it: Happening) -> None:
     """A person runs ``elastiqctl adopt``, for all instances of another head node that it lists."""
     daemon = stage.daemon
     if daemon is not None and not stage.asleep:
-        listed = daemon.command("adopt", {})["instances"]
+        listed = carry_out(daemon, "adopt", {})["instances"]
         if listed:
-            daemon.command("adopt", {"ids": listed})
+            carry_out(daemon, "adopt", {"ids": listed})
 
 
 # --------------------------------------------------------------------------- the machine

@@ -12,6 +12,7 @@ from elastiq.core import Core
 from elastiq.daemon import Daemon
 from elastiq.events import EventQueue
 from elastiq.interfaces import CloudCapabilities
+from elastiq.reload import take_over
 from elastiq.settings import Settings
 from elastiq.simulation.batch import SimulatedBatch
 from elastiq.simulation.chance import TimedDice
@@ -178,7 +179,7 @@ class Stage(Cluster):
             daemon = self.daemon
             assert self._head is not None
             self._head.post(
-                lambda: daemon.core.guard("reload", lambda: daemon.reload(settings, self._batch(), self._clouds()))
+                lambda: daemon.core.guard("reload", lambda: take_over(daemon, settings, self._batch(), self._clouds()))
             )
 
     def _restart(self, down_s: float) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from elastiq.black_holes import condemn
 from elastiq.ending import Ending
 from elastiq.health import REPLACED_EVERY_S, Health
 from elastiq.interfaces import DrainMode, WorkerState
@@ -191,18 +192,18 @@ def test_a_dry_run_condemns_nothing() -> None:
 def test_one_is_replaced_at_once_and_the_others_an_hour_after_each_other() -> None:
     health = Health()
     for later_s in (0.0, 10.0, 20.0):
-        health.condemned("ec2", "medium", NOW + later_s)
+        condemn(health, "ec2", "medium", NOW + later_s)
     assert health.unreplaced(NOW + 30.0) == [("ec2", "medium")] * 2
     assert health.unreplaced(NOW + REPLACED_EVERY_S) == [("ec2", "medium")]
     assert health.unreplaced(NOW + 2 * REPLACED_EVERY_S) == []
-    health.condemned("ec2", "medium", NOW + 4 * REPLACED_EVERY_S)
+    condemn(health, "ec2", "medium", NOW + 4 * REPLACED_EVERY_S)
     assert health.unreplaced(NOW + 4 * REPLACED_EVERY_S) == []
 
 
 def holes(count: int) -> Health:
     health = Health()
     for _ in range(count):
-        health.condemned("ec2", "medium", NOW - 10.0)
+        condemn(health, "ec2", "medium", NOW - 10.0)
     return health
 
 

@@ -12,6 +12,7 @@ from elastiq.catalogue import AGAIN_S, PATIENCE_S, Catalogue
 from elastiq.interfaces import JobGroup, Jobs, Pool, Resources, Terms
 from elastiq.nodes import Registry
 from elastiq.planner import plan
+from elastiq.reload import take_over
 from elastiq.situation import ASKING, BEING_ASKED
 from tests.unit.fakes import UNREACHABLE, Pending, Surroundings
 from tests.unit.plans import launched
@@ -209,7 +210,7 @@ def test_other_flavours_are_asked_for_after_a_reload() -> None:
     rig = waiting_rig({"medium": FOUR})
     rig.pass_time(60.0)
     settings = some_settings(pools=(replace(UNSIZED, flavours=("huge",)),))
-    rig.daemon.reload(settings, rig.batch, {"aws": rig.cloud})
+    take_over(rig.daemon, settings, rig.batch, {"aws": rig.cloud})
     rig.run()
     rig.answer()
     assert rig.cloud.script.calls("flavours") == [(("medium", "large"),), (("huge",),)]

@@ -214,7 +214,7 @@ def test_a_pool_that_a_person_drains_is_no_room_to_move_to() -> None:
 def test_a_static_worker_has_room() -> None:
     s = situation(nodes=[busy(1)], settings=some_settings(consolidate=True))
     registry = s.registry
-    from elastiq.nodes import Stranger
+    from elastiq.strangers import Stranger
 
     registry.strangers["static1"] = Stranger(a_worker("w9"), 9)
     assert drained(plan(s)) == [], "nobody knows what it is"

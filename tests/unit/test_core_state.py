@@ -13,9 +13,10 @@ from elastiq.demand import Standing
 from elastiq.executor import DeadlineError
 from elastiq.health import BOOTS_BEFORE_BREAK
 from elastiq.interfaces import Intent, Offer, Resources
-from elastiq.nodes import State, Stranger
+from elastiq.nodes import State
 from elastiq.refusals import boot_failed
 from elastiq.store import StoreError
+from elastiq.strangers import Stranger
 from tests.unit.fakes import UNREACHABLE, Surroundings
 from tests.unit.values import WALL, a_node, a_worker, group
 

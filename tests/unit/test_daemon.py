@@ -9,11 +9,13 @@ from typing import Any, Callable, Optional
 import pytest
 
 from elastiq import planner
+from elastiq.commanding import carry_out
 from elastiq.control import Refused
 from elastiq.daemon import ATTENTIVE_S, Daemon
 from elastiq.demand import Standing
 from elastiq.interfaces import Instances, InstanceState, Jobs, SourceError, WorkerState
 from elastiq.nodes import State
+from elastiq.reload import take_over
 from elastiq.situation import Plan, Situation
 from elastiq.store import StoreError
 from tests.unit.fakes import OURS, UNREACHABLE, FakeBatch, FakeCloud, Pending, Surroundings
@@ -481,7 +483,7 @@ def test_a_reload_forgets_what_was_read_and_drops_what_is_still_coming() -> None
     rig.run(45.0)
     old = rig.read("workers")
     batch, cloud = FakeBatch(), FakeCloud()
-    rig.daemon.reload(some_settings(min_vms=1), batch, {"aws": cloud})
+    take_over(rig.daemon, some_settings(min_vms=1), batch, {"aws": cloud})
     assert rig.observer.workers.value is None
     old.finish()
     rig.run()
@@ -494,7 +496,7 @@ def test_a_reload_forgets_what_was_read_and_drops_what_is_still_coming() -> None
 def test_a_read_that_was_in_flight_at_the_first_reload_is_dropped_too() -> None:
     rig = Rig()
     old = rig.read("queue")
-    rig.daemon.reload(rig.settings, rig.batch, {"aws": rig.cloud})
+    take_over(rig.daemon, rig.settings, rig.batch, {"aws": rig.cloud})
     old.finish()
     assert rig.observer.jobs.value is None
 
@@ -504,9 +506,9 @@ def test_of_another_heads_machines_only_those_that_were_named_are_adopted() -> N
     rig.cloud.script.answers["instances"] = Instances((), other_heads=(an_instance("i-7"), an_instance("i-8")))
     rig.answer()
     assert "other heads at aws" in rig.core.notices
-    assert rig.daemon.command("adopt", {}) == {"instances": ["i-7", "i-8"]}
+    assert carry_out(rig.daemon, "adopt", {}) == {"instances": ["i-7", "i-8"]}
     assert rig.executor.acts() == []
-    assert rig.daemon.command("adopt", {"ids": ["i-7"]}) == {"adopted": ["i-7"]}
+    assert carry_out(rig.daemon, "adopt", {"ids": ["i-7"]}) == {"adopted": ["i-7"]}
     rig.executor.only("cloud aws").finish()
     assert rig.cloud.script.calls("adopt") == [(("i-7",),)]
 
@@ -527,7 +529,7 @@ def test_a_command_that_cannot_be_done_whole_is_refused(
     rig.cloud.script.answers["instances"] = Instances((), other_heads=(an_instance("i-7"),))
     rig.answer()
     with pytest.raises(Refused, match=words) as refused:
-        rig.daemon.command(verb, args)
+        carry_out(rig.daemon, verb, args)
     assert refused.value.code == code
     assert rig.executor.acts() == []
 

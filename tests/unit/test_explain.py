@@ -14,9 +14,10 @@ from elastiq.demand import Standing, Trial, Trials, WaitingHistory
 from elastiq.explain import Explainer
 from elastiq.health import Block, Health
 from elastiq.interfaces import JobGroup, Jobs, Resources, Terms, WorkerState
-from elastiq.nodes import Node, State, Stranger
+from elastiq.nodes import Node, State
 from elastiq.planner import plan
 from elastiq.situation import NOT_ASKED, Allowance, Situation
+from elastiq.strangers import Stranger
 from tests.unit.values import (
     FOUR,
     NOW,

@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 from elastiq.demand import Standing, Trials, WaitingHistory
 from elastiq.health import BOOTS_BEFORE_BREAK, Health
 from elastiq.interfaces import AuthError, CapacityError, JobGroup, Jobs, Offer, Pool, QuotaError, Resources, WorkerState
-from elastiq.nodes import Registry, State, Stranger
+from elastiq.nodes import Registry, State
 from elastiq.planner import Plan, plan
 from elastiq.refusals import refused
 from elastiq.situation import Situation
+from elastiq.strangers import Stranger
 from tests.unit.values import FOUR, NOW, WALL, a_node, a_pool, a_registry, a_worker, group, situation, some_settings
 
 BIG = Resources(cpus=64, memory_mb=1000)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from elastiq.black_holes import condemn
 from elastiq.health import Health
 from elastiq.interfaces import JobGroup, Pool, Resources, Terms
 from elastiq.nodes import Node, State
@@ -85,7 +86,7 @@ def test_a_pool_whose_boots_fail_loses_weight_and_regains_it() -> None:
 
 def test_a_pool_that_had_black_holes_within_the_hour_loses_weight() -> None:
     health, now = Health(), situation().now
-    health.condemned("cheap", "medium", now - 10.0)
+    condemn(health, "cheap", "medium", now - 10.0)
     both = pools(cheap=1.0, dear=1.5)
     assert launched(planned(both, health=health)) == {"dear/medium": 2}
     assert launched(planned(both, health=health, now=now + 4000.0)) == {"cheap/medium": 2}

@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 
 from elastiq.cli import view
+from elastiq.commanding import carry_out
 from elastiq.control import Refused
 from elastiq.interfaces import Jobs, Terms, WorkerState
 from elastiq.nodes import State
+from elastiq.reload import take_over
 from elastiq.store import StoreError
 from tests.unit.test_daemon import Rig
 from tests.unit.values import a_node, a_pool, a_worker, an_instance, group, some_settings, state_of
@@ -19,12 +21,12 @@ POOLS = (a_pool("a"), a_pool("b"))
 
 
 def drain(rig: Rig, pool: Any = "a") -> list[str]:
-    answer: list[str] = rig.daemon.command("drain-pool", {"pool": pool})["drained"]
+    answer: list[str] = carry_out(rig.daemon, "drain-pool", {"pool": pool})["drained"]
     return answer
 
 
 def undrain(rig: Rig, pool: Any = "a") -> list[str]:
-    answer: list[str] = rig.daemon.command("undrain-pool", {"pool": pool})["drained"]
+    answer: list[str] = carry_out(rig.daemon, "undrain-pool", {"pool": pool})["drained"]
     return answer
 
 
@@ -107,7 +109,7 @@ def test_it_outlives_a_restart(tmp_path: Path) -> None:
 def test_an_unknown_pool_is_refused_with_those_that_there_are(verb: str) -> None:
     rig = Rig(pools=POOLS)
     with pytest.raises(Refused) as refused:
-        rig.daemon.command(verb, {"pool": "c"})
+        carry_out(rig.daemon, verb, {"pool": "c"})
     assert (refused.value.code, str(refused.value)) == ("impossible", "there is no pool `c`; there are a, b")
 
 
@@ -115,14 +117,14 @@ def test_an_unknown_pool_is_refused_with_those_that_there_are(verb: str) -> None
 @pytest.mark.parametrize("verb", ["drain-pool", "undrain-pool"])
 def test_what_is_no_name_is_refused(verb: str, args: dict[str, Any]) -> None:
     with pytest.raises(Refused) as refused:
-        Rig(pools=POOLS).daemon.command(verb, args)
+        carry_out(Rig(pools=POOLS).daemon, verb, args)
     assert refused.value.code == "malformed"
 
 
 def test_a_pool_that_is_configured_no_more_can_be_taken_back_before_it_returns() -> None:
     rig = Rig(pools=POOLS)
     drain(rig)
-    rig.daemon.reload(some_settings(pools=(a_pool("b"),)), rig.batch, {"aws": rig.cloud})
+    take_over(rig.daemon, some_settings(pools=(a_pool("b"),)), rig.batch, {"aws": rig.cloud})
     with pytest.raises(Refused):
         drain(rig)
     assert undrain(rig) == []
