@@ -137,7 +137,11 @@ class Observer:
                 seen.failed(core.explain(outcome.error))
                 core.count(f"read_errors {source}")
             core.tell(source, seen.why_unknown(core.now()) if seen.failures else "")
-            take(outcome.began, outcome.value)
+            try:
+                take(outcome.began, outcome.value)
+            except Exception:  # not hidden: what was not taken in is only not to be acted upon
+                seen.failed("what it said could not be taken in: see the log")
+                raise
             self._replan()
 
         return core.read(source, plugin, call, came)

@@ -110,6 +110,30 @@ def test_nothing_is_launched_or_ended_while_the_queue_or_the_workers_are_unknown
         assert why.endswith("could not be read: connection refused")
 
 
+@pytest.mark.parametrize(
+    ("number", "source", "taking"),
+    [
+        (0, "queue", "elastiq.demand.Trials.observe_jobs"),
+        (1, "workers", "elastiq.reconcile.take_workers"),
+        (2, "cloud aws", "elastiq.reconcile.take_instances"),
+    ],
+)
+def test_what_could_not_be_taken_in_is_not_known_until_a_read_is(
+    number: int, source: str, taking: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rig = Rig()
+    rig.read(*ALL)
+    with monkeypatch.context() as broken:
+        broken.setattr(taking, lambda *_: 1 / 0)
+        rig.clock.wait(5.0)
+        rig.read(source)
+    seen = rig.observer.observations()[number]
+    assert (seen.known(rig.now()), rig.core.counters["handler_faults"]) == (None, 1)
+    rig.executor.pending.clear()
+    rig.read(source)
+    assert seen.known(rig.now()) is not None
+
+
 def test_a_queue_that_is_known_in_part_allows_launches_but_no_ends() -> None:
     rig = Rig()
     rig.batch.script.answers["jobs"] = Jobs((group(),), missing=("schedd2",))
