@@ -11,9 +11,9 @@ Pure. Imported where ``consolidate`` is set, or a machine is being emptied.
 from __future__ import annotations
 
 from collections import Counter
-from typing import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
-from elastiq.interfaces import Resources, Worker
+from elastiq.interfaces import Resources, Worker, WorkerState
 from elastiq.nodes import CAPACITY, IN_SERVICE, JOINED, TO_COME, Node, State
 from elastiq.packing import Need, Room, RoomClass, Vector, jobs_held, need, vector
 from elastiq.situation import Launch, Situation, Step, Verdict
@@ -85,15 +85,15 @@ class Consolidation:
         there = Counter(node.pool for node in stay)
         free = Counter(_room_of(s, node) for node in stay if node.state is State.BUSY and _takes_jobs(node))
         free.update(vector(w.free, s.settings.n_jobs_per_vm - w.jobs) for w in self._static_workers())
-        placed = [_jobs_on(s, node) for node in self._emptied]
+        placed = [_jobs_on(node) for node in self._emptied]
         steps: list[Step] = []
         for node in sorted(filter(self._may_go, stay), key=self._order)[:TRIES]:
             if _minimum(s, node.pool, there[node.pool], sum(there.values())):
                 continue
-            own, (asked, jobs) = _room_of(s, node), _jobs_on(s, node)
+            own, (asked, jobs) = _room_of(s, node), _jobs_on(node)
             free[own] -= 1
             if len(steps) < AT_ONCE and _hold(free, [*placed, (asked, jobs)]):
-                steps.append(Step(node, _why(free, asked, jobs), for_good=True, emptied=vars(_free(node))))
+                steps.append(Step(node, _why(free, asked, jobs), for_good=True, emptied=vars(_each(node))))
                 placed.append((asked, jobs))
                 there[node.pool] -= 1
             else:
@@ -101,8 +101,8 @@ class Consolidation:
         return steps
 
     def _may_go(self, node: Node) -> bool:
-        """Whether it is busy and lightly used, and has been for a while. One whose drain was refused is left alone until
-        other jobs run there."""
+        """Whether it is lightly used, and has been for a while. One whose drain was refused is left alone until other
+        jobs run there."""
         s, worker = self._s, node.seen
         if node.state is not State.BUSY or worker is None or not _takes_jobs(node) or not worker.jobs:
             return False
@@ -141,11 +141,27 @@ def _minimum(s: Situation, name: str, here: int, there: int) -> str:
 # --------------------------------------------------------------------------- what is free, and what is taken
 
 
+def _each(node: Node) -> Resources:
+    """What one of its jobs takes, if all are alike."""
+    worker = node.seen or Worker(node.name, WorkerState.OTHER)
+    if node.emptied:
+        return Resources(**node.emptied)
+    return _by_size(worker.total, worker.free, lambda has, left: max(0.0, has - left) / max(1, worker.jobs))
+
+
 def _free(node: Node) -> Resources:
-    """What is free of it, or would be if it took jobs: some batch systems say of a worker that drains that nothing is,
-    so that at least as much is meant as was free when it was drained."""
-    assert node.seen is not None
-    return node.seen.free.merged(Resources(**node.emptied), max) if node.emptied else node.seen.free
+    """What is free of it, or would be if it took jobs: of a worker that drains HTCondor says that nothing is."""
+    worker = node.seen or Worker(node.name, WorkerState.OTHER)
+    if not node.emptied:
+        return worker.free
+    left = _by_size(worker.total, _each(node), lambda has, each: max(0.0, has - each * worker.jobs))
+    return left.merged(worker.free, max)
+
+
+def _by_size(one: Resources, other: Resources, how: Callable[[float, float], float]) -> Resources:
+    """Size by size, where both say it."""
+    both = zip(vars(one).values(), vars(other).values())
+    return Resources(*(None if a is None or b is None else how(a, b) for a, b in both))
 
 
 def _room_of(s: Situation, node: Node) -> Vector:
@@ -153,14 +169,8 @@ def _room_of(s: Situation, node: Node) -> Vector:
     return vector(_free(node), max(0, s.settings.n_jobs_per_vm_of(node.pool) - jobs))
 
 
-def _jobs_on(s: Situation, node: Node) -> tuple[Need, int]:
-    """What one of its jobs takes if all are alike, and how many there are."""
-    worker, free = node.seen, _free(node)
-    jobs = max(1, worker.jobs) if worker is not None else 1
-    total = worker.total if worker is not None else Resources()
-    both = zip(vars(total).values(), vars(free).values())
-    taken = (None if has is None or left is None else max(0.0, has - left) / jobs for has, left in both)
-    return need(Resources(*taken)), jobs
+def _jobs_on(node: Node) -> tuple[Need, int]:
+    return need(_each(node)), node.seen.jobs if node.seen is not None else 0
 
 
 def _used(s: Situation, node: Node) -> float:

@@ -90,7 +90,7 @@ class Node:
     was_stopped: bool = False  # the cloud confirmed that its last stop was done
     ran_since: Optional[float] = None  # since when the worker that was stopped had run, by its ad
     condemned: str = ""  # why it is taken out of service for good, once its jobs have ended
-    # The free room of one that is drained with jobs on it, and returned if jobs need it: `elastiq.consolidation`.
+    # What each job takes of one that is drained with jobs on it, and returned if others wait: `elastiq.consolidation`.
     emptied: dict[str, Optional[float]] = field(default_factory=dict)
     groups: dict[str, int] = field(default_factory=dict)  # of each group: the waiting jobs it was launched for
     number: int = 0  # in the order of appearance, strangers included: no clock steps there

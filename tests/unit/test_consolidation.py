@@ -51,7 +51,7 @@ def emptied(number: int, jobs: int = 1, free: Optional[Resources] = None, **chan
     """One that was drained with a job on it. HTCondor says of it that nothing is free."""
     state = WorkerState.DRAINING if jobs else WorkerState.DRAINED
     seen = replace(worker(number, jobs), state=state, free=free or Resources(0, 0), drained_by=OURS)
-    was = vars(Resources(3, 7000))
+    was = vars(ONE)
     return a_node(State.DRAINING, number, **{"seen": seen, "worker": f"w{number}", "emptied": was, **changed})
 
 
@@ -71,7 +71,7 @@ def test_of_two_lightly_used_machines_one_is_emptied_onto_the_other_and_says_so(
     made = planned(busy(1), busy(2))
     (step,) = made.drains
     assert (step.node.name, step.for_good, step.taken) == ("i-1", True, False)
-    assert step.emptied == {"cpus": 3, "memory_mb": 7000, "disk_mb": None, "gpus": None}
+    assert step.emptied == {"cpus": 1, "memory_mb": 1000, "disk_mb": None, "gpus": None}
     why = "lightly used (1 job), the others have room for 3 like it: ends once its last job has ended"
     assert (step.reason, made.summary) == (why, f"drain i-1: {why}")
 
@@ -142,7 +142,7 @@ def test_a_few_go_at_once_and_the_next_when_these_are_seen_to_be_drained() -> No
     for node in nodes:
         if node.name in first:
             s.registry.move(node, State.DRAINING, "lightly used", WALL)
-            node.emptied = vars(Resources(3, 7000))
+            node.emptied = vars(ONE)
     assert drained(plan(s)) == []
     for node in nodes:
         if node.name in first:
@@ -258,6 +258,12 @@ def test_room_elsewhere_comes_first_also_that_of_a_machine_that_boots() -> None:
 def test_what_became_free_since_the_drain_counts_where_the_batch_system_tells() -> None:
     made = planned(emptied(1, jobs=0, free=FOUR), groups=[group(request=Resources(4, 8000))])
     assert (returned(made), launched(made)) == (["i-1"], {})
+
+
+def test_each_job_that_ended_since_the_drain_left_room_though_the_batch_system_tells_nothing() -> None:
+    one, two = emptied(1), emptied(2, jobs=2)
+    assert launched(planned(two, groups=[group(waiting=3)])) == {"ec2/medium": 1}
+    assert launched(planned(one, groups=[group(waiting=3)])) == {}
 
 
 def test_it_is_returned_though_consolidation_was_switched_off_meanwhile() -> None:

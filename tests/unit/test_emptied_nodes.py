@@ -116,7 +116,7 @@ def test_a_restart_goes_on_with_it(tmp_path: Path, jobs: int) -> None:
     again = test_ending.Rig(store_path=path, consolidate=True)
     again.core.restore()
     node = again.core.registry.nodes["launch.1"]
-    assert node.emptied == {"cpus": 3, "memory_mb": 7000, "disk_mb": None, "gpus": None}
+    assert node.emptied == {"cpus": 1, "memory_mb": 1000, "disk_mb": None, "gpus": None}
     state = WorkerState.DRAINING if jobs else WorkerState.DRAINED
     for _ in range(3):
         node.seen = replace(worker(1, jobs), state=state, drained_by=OURS)
