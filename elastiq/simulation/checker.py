@@ -13,6 +13,7 @@ from elastiq.interfaces import DrainMode, DrainOutcome, Intent, Owner, WorkerSta
 from elastiq.settings import Settings
 from elastiq.simulation.book import ENDED, IN_SERVICE, Book
 from elastiq.simulation.canaries import Canaries
+from elastiq.simulation.emptying import Emptying
 from elastiq.simulation.hard_stops import HardStops
 from elastiq.simulation.model import Machine, SimWorker
 from elastiq.simulation.statefile import StateFile
@@ -69,6 +70,7 @@ class Checker(Listener):
         self.life: Callable[[], int] = lambda: 0  # of the present daemon
         self.book = Book(world, owner.mark)
         self.stops, self.canaries = HardStops(self.book, state, settings), Canaries(self.book, state, settings)
+        self.emptying = Emptying(self.book, state)
         self.violations: list[Violation] = []
         self._tell = tell
         self._asked_to_end: dict[str, float] = {}  # by machine: when this store's first such call was decided
@@ -215,11 +217,14 @@ class Checker(Listener):
             self.fail("I3", f"drain of {worker.name}, which is not ours")
             return
         self._drains[machine.id] = record
-        if record.args[1] is DrainMode.PEACEFUL:
+        emptied = record.args[1] is DrainMode.PEACEFUL and self.emptying.is_for_room(machine.id)
+        for wrong in self.emptying.wrong(machine, record) if emptied else ():
+            self.fail("I6", wrong)
+        if record.args[1] is DrainMode.PEACEFUL and not emptied:
             self.condemned.add(machine.id)
         self._reads_known(record, f"drain of {worker.name}", ("jobs", "workers"), self._site_of(machine, record))
         self._reason("draining", machine.id, record)
-        if not worker.jobs:
+        if emptied or not worker.jobs:
             self._floor(machine, record)
         self._idle_long(machine, worker, record)
 

@@ -59,6 +59,7 @@ def draw(seed: int, profile: str = "mixed") -> Scenario:
         PROFILES[profile] if profile != "mixed" else _weighted(dice, PROFILES, [p.share for p in PROFILES.values()])
     )
     settings = _with_limits(Dice(seed, profile, "limits"), _settings(dice, manner))
+    settings = replace(settings, consolidate=Dice(seed, profile, "consolidate").happens(0.2))
     hours_s = HOUR_S * span(dice, *manner.hours)
     drawn = _jobs(dice, manner, settings, hours_s)
     drawn += _mishaps(dice, manner, settings, hours_s, [at_s for at_s, _kind, _args in drawn])

@@ -167,6 +167,8 @@ def _change(dice: Dice, s: Settings) -> Args:
         {"waiting_jobs_time_s": dice.one_of((0.0, 60.0)), "waiting_jobs_threshold": dice.whole(0, 1)},
         {"max_launches_per_hour": dice.whole(2, 8)},
     ]
+    if s.consolidate:
+        changes += [{"consolidate": False}]
     if s.max_cost_per_hour is not None:
         changes += [{"max_cost_per_hour": round(s.max_cost_per_hour * dice.one_of((0.3, 1.5)), 2)}]
     if len(siblings) > 1:
