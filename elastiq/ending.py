@@ -19,6 +19,7 @@ from elastiq.planner import Step
 
 ENDS_IN_ONE_CALL = 100
 RETRY_S = 30.0
+SHOWN_AFTER_S = 30.0
 LONGEST_RETRY_S = 600.0
 
 
@@ -85,7 +86,7 @@ class Ending:
                 self.look_again()
             elif began < node.act_ended:
                 continue
-            elif node.runs_something and not ((node.for_good or node.emptied) and node.seen and node.seen.is_drained):
+            elif node.runs_something and not self._lets_jobs_end(node, node.act_ended):
                 core.count("drains_slipped_in")
                 self.back(node, "a job slipped in before the drain took effect")
             elif node.starts_at_drain not in (None, node.job_starts) and not (node.for_good or node.emptied):
@@ -94,7 +95,7 @@ class Ending:
                 self.back(node, f"drained by someone else ({node.seen.drained_by}): left alone", undo=False)
             elif self.out_of_service(node) and settled and not no_end and node.site in sites:
                 ready.append(Step(node, node.reason))
-            elif node.runs_something:
+            elif node.runs_something and node.seen is not None and node.seen.is_drained:
                 node.act_ended = began  # drain_timeout_s begins with the end of the last job
             elif core.now() - node.act_ended >= core.settings.drain_timeout_s:
                 why = no_end or "its worker does not show that it is out of service"
@@ -117,6 +118,11 @@ class Ending:
             from elastiq.stopping import look
 
             look(self, began, sites)
+
+    def _lets_jobs_end(self, node: Node, drained_at: float) -> bool:
+        """Whether it is drained with jobs on it. HTCondor's collector shows that about 1 s after the drain."""
+        shown = node.seen is not None and node.seen.is_drained
+        return bool(node.for_good or node.emptied) and (shown or self.core.now() - drained_at < SHOWN_AFTER_S)
 
     def out_of_service(self, node: Node) -> bool:
         state = WorkerState.DRAINED if self.core.batch.can_drain else WorkerState.IDLE

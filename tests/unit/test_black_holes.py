@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from elastiq.black_holes import condemn
-from elastiq.ending import Ending
+from elastiq.ending import SHOWN_AFTER_S, Ending
 from elastiq.health import REPLACED_EVERY_S, Health
 from elastiq.interfaces import DrainMode, WorkerState
 from elastiq.nodes import Node, State
@@ -144,11 +144,29 @@ def test_it_is_named_until_it_is_gone() -> None:
     assert "black hole i-1" not in rig.core.notices
 
 
-def test_a_drain_that_took_no_effect_returns_it_and_is_asked_for_again_later() -> None:
+def test_its_worker_shows_the_drain_only_a_moment_later() -> None:
     rig, node = condemned()
     rig.executor.only("batch").finish()
-    rig.run(1.0)
     node.seen = a_worker(state=WorkerState.BUSY)
+    for _ in range(2):
+        rig.run(1.0)
+        rig.look()
+    assert (state_of(node), rig.executor.pending) == (State.DRAINING, [])
+
+
+@pytest.mark.parametrize("shown_before", [False, True], ids=["never shown", "undone by somebody"])
+def test_a_drain_that_took_no_effect_returns_it_and_is_asked_for_again_later(shown_before: bool) -> None:
+    rig, node = condemned()
+    rig.executor.only("batch").finish()
+    if shown_before:
+        rig.run(100.0)
+        node.seen = a_worker(state=WorkerState.DRAINING, jobs=2, drained_by=OURS)
+        rig.look()
+    node.seen = a_worker(state=WorkerState.BUSY)
+    rig.run(SHOWN_AFTER_S - 1.0)
+    rig.look()
+    assert state_of(node) is State.DRAINING
+    rig.run(1.0)
     rig.look()
     assert (state_of(node), node.condemned) == (State.BUSY, REASON)
     assert not node.may_act(rig.now())
