@@ -14,9 +14,12 @@ from elastiq.settings import Settings
 from elastiq.simulation.book import ENDED, IN_SERVICE, Book
 from elastiq.simulation.canaries import Canaries
 from elastiq.simulation.emptying import Emptying
+from elastiq.simulation.going import Going, idle_for_s
 from elastiq.simulation.hard_stops import HardStops
 from elastiq.simulation.model import Machine, SimWorker
+from elastiq.simulation.resting import Resting
 from elastiq.simulation.statefile import StateFile
+from elastiq.simulation.storms import Storms
 from elastiq.simulation.witness import Listener, Record
 from elastiq.simulation.world import World
 
@@ -36,8 +39,6 @@ EXEMPTIONS = (
 SLACK_S = 5.0
 DEADLINE_S = {"jobs": 65.0, "workers": 65.0, "instances": 125.0}  # of a call, with its margin
 STALE_PERIODS = 3
-# A machine more than the waiting jobs need may be launched for each group (one is tried on behalf of all).
-STORM_SLACK = 1
 
 
 @dataclass(frozen=True)
@@ -71,6 +72,8 @@ class Checker(Listener):
         self.book = Book(world, owner.mark)
         self.stops, self.canaries = HardStops(self.book, state, settings), Canaries(self.book, state, settings)
         self.emptying = Emptying(self.book, state)
+        self.going = Going(self.book)
+        self.storms, self.resting = Storms(self.book, state, self.going), Resting(self)
         self.violations: list[Violation] = []
         self._tell = tell
         self._asked_to_end: dict[str, float] = {}  # by machine: when this store's first such call was decided
@@ -92,6 +95,7 @@ class Checker(Listener):
         self.book.forget_store()
         self.stops.lost()
         self.canaries.lost()
+        self.resting.lost()
         self._asked_to_end.clear()
         self._decided_to_end.clear()
 
@@ -99,6 +103,7 @@ class Checker(Listener):
 
     def called(self, record: Record) -> None:
         self.upkeep.called(record)
+        self.resting.called(record)
         for name in record.args[0] if record.name == "terminate" else ():
             self._decided_to_end.setdefault(name, record.decided_s)
 
@@ -111,19 +116,27 @@ class Checker(Listener):
         if record.name == "launch":
             new = [m for m in self.world.machines.values() if m.id not in record.note]
             self.book.made(record, new)
+            self.going.made(new)
             self._tell(f"launch {record.args[0].id}: made {[m.id for m in new]}")
         elif record.name == "workers":
             self.book.read_workers(record)
         elif record.name == "drain":
             self._tell(f"drain {record.args[0]}: {record.truth.outcome.value}")
-        elif record.name in ("terminate", "adopt", "undrain"):
+        elif record.name in ("terminate", "stop", "start", "adopt", "undrain"):
             self._tell(f"{record.name} {record.args[0]}")
+
+    def _before_stop(self, record: Record) -> None:
+        self.resting.before_stop(record)
+
+    def _before_start(self, record: Record) -> None:
+        self.resting.before_start(record)
 
     def failed(self, record: Record) -> None:
         self._tell(f"{record.name} {_short(record.args)}: failed there")
 
     def heard(self, record: Record) -> None:
         self.upkeep.heard(record)
+        self.resting.heard_of(record)
         if record.name == "workers":
             self.book.hear_workers(record)
         elif record.name in ("instances", "launch", "find"):
@@ -144,10 +157,15 @@ class Checker(Listener):
         self.book.intents.setdefault(intent.id, record)
         if record.decided_s >= self.book.store_since and not self.state.has_intent(intent.id):
             self.fail("I5", f"launch {intent.id} takes effect, and no journal knows of it")
-        self._reason("launch", intent.id, record)
+        self.reason("launch", intent.id, record)
         self._cap(record, intent, settings)
-        self._reads_known(record, f"launch {intent.id}", ("jobs", "workers"), record.source)
-        self._storm(record, intent, settings)
+        self.reads_known(record, f"launch {intent.id}", ("jobs", "workers"), record.source)
+        delay_s = self.world.now - record.decided_s
+        window_s = STALE_PERIODS * settings.check_queue_every_s + DEADLINE_S["jobs"] + SLACK_S + delay_s
+        if storm := self.storms.stormy(record, intent, window_s):
+            self.fail("I6", storm)
+        if passed_over := self.resting.passed_over(record, intent):
+            self.fail("I6", passed_over)
         if hasty := self.canaries.hasty(record, intent):
             self.fail("I6", hasty)
 
@@ -160,7 +178,8 @@ class Checker(Listener):
         there = len(known) + foreign
         if settings.max_vms is not None and there + intent.count > settings.max_vms:
             self.fail("I1", f"launch of {intent.count} with {there} there: max_vms {settings.max_vms}")
-        if passed := self.stops.passed(record, intent, known):
+        offer = intent.offer
+        if passed := self.stops.passed(record, offer.pool, offer.flavour, intent.count, known):
             self.fail("I1", passed)
         pool = settings.pool(intent.offer.pool)
         if pool is None:
@@ -169,42 +188,6 @@ class Checker(Listener):
             here = sum(1 for machine in known if self.book.pool_of(machine) == pool.name)
             if here + intent.count > pool.max_vms:
                 self.fail("I1", f"launch of {intent.count} with {here} there: max_vms {pool.max_vms} of {pool.name}")
-
-    def _storm(self, record: Record, intent: Intent, settings: Settings) -> None:
-        """Never many more machines than what waited of late needs."""
-        window_s = (
-            STALE_PERIODS * settings.check_queue_every_s
-            + DEADLINE_S["jobs"]
-            + SLACK_S
-            + self.world.now
-            - record.decided_s
-        )
-        shown = self.book.workers_known(record).states
-        present = [machine for machine in self.book.known_machines() if self._useful(machine, shown, settings)]
-        useful = [machine for machine in present if self.book.holds_one_that_waits(machine, window_s)]
-        since = self.world.now - window_s
-        busy = sum(1 for machine in useful if self.book.busy_since(machine, since))
-        needed = self.book.machines_needed(settings, window_s, matching=True)
-        floor = settings.min_vms + sum(pool.min_vms for pool in settings.pools)
-        tried = self.book.machines_needed(settings, window_s, matching=False)
-        slack = STORM_SLACK * (1 + len(self.book.waited_most(window_s)))
-        lacking = max(0, floor - len(present)) + max(0, busy + needed - len(useful))
-        if intent.count > lacking + tried + slack:  # those that are being drained serve nobody
-            lacking += sum(1 for machine in useful if self.state.last_move(machine.id) == "draining")
-        if intent.count > lacking + tried + slack:
-            self.fail(
-                "I6",
-                f"launch storm: {intent.count} more with {len(present)} there, {len(useful)} of use ({busy} busy);"
-                f" of late the waiting jobs needed {needed}, those that nobody matches {tried}, the minima {floor}",
-            )
-
-    def _useful(self, machine: Machine, shown: Iterable[str], settings: Settings) -> bool:
-        worker = machine.worker
-        if worker is not None:
-            return worker.takes_jobs and machine.id in shown
-        age_s = self.world.now - self.book.born[machine.id]
-        young = age_s < settings.estimated_vm_deploy_time_s and machine.id not in self.book.shown
-        return young and machine.state.value in ("pending", "running") and machine.id not in self.book.called_broken
 
     # ------------------------------------------------------------------ drains
 
@@ -222,8 +205,8 @@ class Checker(Listener):
             self.fail("I6", wrong)
         if record.args[1] is DrainMode.PEACEFUL and not emptied:
             self.condemned.add(machine.id)
-        self._reads_known(record, f"drain of {worker.name}", ("jobs", "workers"), self._site_of(machine, record))
-        self._reason("draining", machine.id, record)
+        self.reads_known(record, f"drain of {worker.name}", ("jobs", "workers"), self.site_of(machine, record))
+        self.reason("draining", machine.id, record)
         if emptied or not worker.jobs:
             self._floor(machine, record)
         self._idle_long(machine, worker, record)
@@ -247,7 +230,8 @@ class Checker(Listener):
         seen_s = self.book.workers_known(record).idle_s.get(machine.id, 0.0)
         pool = self.book.pool_of(machine)
         configured = not pool or settings.pool(pool) is not None
-        if mode is DrainMode.IF_IDLE and configured and seen_s < settings.idle_for_time_s - SLACK_S:
+        early = configured and seen_s < idle_for_s(pool, settings) - SLACK_S
+        if mode is DrainMode.IF_IDLE and early and not self.going.why(machine, settings):
             self.fail("I6", f"drain of {worker.name}, which was seen idle for {seen_s:.0f} s only")
 
     def _floor(self, machine: Machine, record: Record) -> None:
@@ -286,20 +270,20 @@ class Checker(Listener):
 
     def _judge_end(self, machine: Machine, record: Record) -> None:
         worker = machine.worker
-        if worker is not None and worker.jobs and not self._could_not_know(machine, record):
+        if worker is not None and worker.jobs and not self.could_not_know(machine, record):
             since_s = self.world.now - min(self.book.started[job.number] for job in worker.jobs)
             self.fail("I2", f"terminate of {machine.id} with {len(worker.jobs)} jobs, the first for {since_s:.1f} s")
         if machine.id not in self._asked_to_end:
             self._asked_to_end[machine.id] = record.decided_s
-            what, site = f"terminate of {machine.id}", self._site_of(machine, record)
+            what, site = f"terminate of {machine.id}", self.site_of(machine, record)
             if not self._asked_again(machine, record):
-                self._reads_known(record, what, ("jobs", "workers"), site)
-            self._reason("terminating", machine.id, record, self._decided_to_end.get(machine.id))
-            why_not = self._no_cause(machine, record)
+                self.reads_known(record, what, ("jobs", "workers"), site)
+            self.reason("terminating", machine.id, record, self._decided_to_end.get(machine.id))
+            why_not = self._no_cause(machine, record) or self.resting.no_cause(machine, record)
             if why_not:
                 self.fail("I6", f"terminate of {machine.id} without a cause: {why_not}")
         elif worker is not None and worker.listed and worker.drained_by is None:
-            if not self._could_not_know(machine, record):
+            if not self.could_not_know(machine, record):
                 self.fail("I6", f"terminate of {machine.id} again, though its worker came back and takes jobs")
 
     def _asked_again(self, machine: Machine, record: Record) -> bool:
@@ -309,7 +293,7 @@ class Checker(Listener):
         once = self.state.times("terminating", machine.id) == 1
         return (before and once) or self.state.decided_before("terminating", machine.id)
 
-    def _could_not_know(self, machine: Machine, record: Record) -> bool:
+    def could_not_know(self, machine: Machine, record: Record) -> bool:
         """See `EXEMPTIONS`, I2. What counts is what was known when it was sent: it may have waited for its turn."""
         worker, read = machine.worker, (record.sending or record.known).get("workers")
         if worker is None or read is None or read.effect_s is None:
@@ -345,11 +329,11 @@ class Checker(Listener):
 
     # ------------------------------------------------------------------ what a decision rests on
 
-    def _site_of(self, machine: Machine, record: Record) -> str:
+    def site_of(self, machine: Machine, record: Record) -> str:
         sent = self.book.made_by.get(machine.id)
         return sent.source if sent is not None else record.source
 
-    def _reads_known(self, record: Record, what: str, reads: Iterable[str], site: str) -> None:
+    def reads_known(self, record: Record, what: str, reads: Iterable[str], site: str) -> None:
         """A decision rests on the last reads: each came back whole, and not too long ago."""
         settings = record.settings
         periods = {"jobs": settings.check_queue_every_s, "workers": settings.check_vms_every_s}
@@ -375,7 +359,7 @@ class Checker(Listener):
                 if up_s is not None and up_s < settings.batch_settle_s:
                     self.fail("I6", f"{what} was decided though the collector was up for {up_s:.0f} s only")
 
-    def _reason(self, what: str, node: str, record: Record, decided_s: Optional[float] = None) -> None:
+    def reason(self, what: str, node: str, record: Record, decided_s: Optional[float] = None) -> None:
         decided_s = record.decided_s if decided_s is None else decided_s
         if decided_s < self.book.store_since or not self.state.writable_since(decided_s):
             return

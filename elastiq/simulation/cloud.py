@@ -8,6 +8,7 @@ from typing import Any, Callable, Iterator, Mapping, Sequence, TypeVar
 from elastiq.interfaces import (
     CapacityError,
     Cloud,
+    CloudCapabilities,
     ConfigurationError,
     EndAnswer,
     EndOutcome,
@@ -18,6 +19,7 @@ from elastiq.interfaces import (
     Owner,
     Pool,
     QuotaError,
+    Resources,
     SourceError,
 )
 from elastiq.simulation.faults import Call
@@ -31,6 +33,7 @@ class SimulatedCloud(Cloud):
     """The contract over a `World`; every call passes the world's faults."""
 
     kind = "simulated"
+    capabilities = CloudCapabilities(stop=True)
 
     def __init__(self, world: World, owner: Owner, site: str = "simulated") -> None:
         self._world = world
@@ -53,6 +56,15 @@ class SimulatedCloud(Cloud):
 
     def terminate(self, ids: Sequence[str]) -> Mapping[str, EndAnswer]:
         return self._call("terminate", (tuple(ids),), lambda: self._terminate(ids))
+
+    def stop(self, ids: Sequence[str]) -> Mapping[str, EndAnswer]:
+        return self._call("stop", (tuple(ids),), lambda: self._stop(ids))
+
+    def start(self, ids: Sequence[str]) -> Mapping[str, EndAnswer]:
+        return self._call("start", (tuple(ids),), lambda: self._start(ids))
+
+    def flavours(self, names: Sequence[str]) -> Mapping[str, Resources]:
+        return self._call("flavours", (tuple(names),), lambda: self._flavours(names))
 
     def problems(self, ids: Sequence[str]) -> Mapping[str, str]:
         return self._call("problems", (tuple(ids),), lambda: self._problems(ids))
@@ -99,7 +111,7 @@ class SimulatedCloud(Cloud):
     def _row(self, machine: Machine) -> Instance:
         """The same object as long as nothing changes."""
         m = machine
-        key = (m.state, m.addressed_at <= self._world.now, m.launched_at, m.head, m.pool, m.intent, m.token)
+        key = (m.state, m.notice, m.addressed_at <= self._world.now, m.launched_at, m.head, m.pool, m.intent, m.token)
         if machine.row is None or machine.row[0] != key:
             machine.row = (key, self._made(machine))
         return machine.row[1]
@@ -116,6 +128,7 @@ class SimulatedCloud(Cloud):
             token=machine.token,
             state_detail=machine.state.value,
             head=machine.head,
+            notice=machine.notice,
         )
 
     def _launch(self, intent: Intent) -> tuple[Instance, ...]:
@@ -130,7 +143,7 @@ class SimulatedCloud(Cloud):
         if count == 0:
             raise CapacityError(f"launching {intent.offer}: no capacity for {flavour}")
         if world.account_limit is not None:
-            present = sum(1 for machine in world.machines.values() if not machine.ended)
+            present = sum(1 for machine in world.machines.values() if not (machine.ended or machine.stopped))
             if present + count > world.account_limit:
                 raise QuotaError(f"launching {intent.offer}: the account may have {world.account_limit}")
         made = [self._make(intent) for _ in range(min(count, world.launch_at_most or count))]
@@ -158,6 +171,7 @@ class SimulatedCloud(Cloud):
                 site=self._site,
                 made_for=(self._owner.cluster, self._owner.head, intent.id),
                 network=intent.offer.network,
+                market=intent.offer.market,
                 pool=intent.offer.pool,
                 cluster=self._owner.cluster,
                 head=self._owner.head,
@@ -184,17 +198,56 @@ class SimulatedCloud(Cloud):
             if machine is None:
                 answers[machine_id] = EndAnswer(EndOutcome.NOT_FOUND, "there is no such instance")
                 continue
-            jobs = machine.worker.jobs if machine.worker is not None and not machine.ending else ()
-            self._world.record(
-                "terminate",
-                [machine.id],
-                self._owner.head,
-                jobs=tuple(job.number for job in jobs),
-                detail=machine.state.value,
-            )
+            self._record("terminate", machine)
             self._world.terminate(machine)
             answers[machine_id] = EndAnswer(EndOutcome.ENDING)
         return answers
+
+    def _record(self, what: str, machine: Machine) -> None:
+        jobs = machine.worker.jobs if machine.worker is not None and not machine.ending else ()
+        numbers = tuple(job.number for job in jobs)
+        self._world.record(what, [machine.id], self._owner.head, jobs=numbers, detail=machine.state.value)
+
+    def _stop(self, ids: Sequence[str]) -> Mapping[str, EndAnswer]:
+        known = self._known(ids)
+        answers = dict.fromkeys(ids, EndAnswer(EndOutcome.NOT_FOUND, "there is no such instance"))
+        for machine in known.values():
+            answers[machine.id] = EndAnswer(EndOutcome.ENDING)
+            if machine.market == "spot" or not machine.stoppable:
+                answers[machine.id] = EndAnswer(EndOutcome.FAILED, "UnsupportedOperation: it cannot be stopped")
+            elif machine.state is InstanceState.RUNNING:
+                self._record("stop", machine)
+                self._world.stop(machine)
+            elif not machine.stopped:
+                answers[machine.id] = EndAnswer(EndOutcome.FAILED, f"IncorrectInstanceState: {machine.state.value}")
+        return answers
+
+    def _start(self, ids: Sequence[str]) -> Mapping[str, EndAnswer]:
+        """As EC2's plugin: what there is no room for is refused alone, if there is room for some."""
+        known, world = self._known(ids), self._world
+        answers = dict.fromkeys(ids, EndAnswer(EndOutcome.NOT_FOUND, "there is no such instance"))
+        started, full = 0, ""
+        for machine in known.values():
+            present = sum(1 for one in world.machines.values() if not (one.ended or one.stopped))
+            if machine.state in (InstanceState.PENDING, InstanceState.RUNNING):
+                answers[machine.id] = EndAnswer(EndOutcome.ENDING)
+            elif machine.state is not InstanceState.STOPPED:
+                answers[machine.id] = EndAnswer(EndOutcome.FAILED, f"IncorrectInstanceState: {machine.state.value}")
+            elif world.room(machine.flavour) == 0 or present == world.account_limit:
+                full = f"no capacity for {machine.flavour}"
+                answers[machine.id] = EndAnswer(EndOutcome.FAILED, full)
+            else:
+                started += 1
+                self._record("start", machine)
+                world.start_again(machine)
+                answers[machine.id] = EndAnswer(EndOutcome.ENDING)
+        if full and not started:
+            raise CapacityError(f"starting {', '.join(ids)}: {full}")
+        return answers
+
+    def _flavours(self, names: Sequence[str]) -> Mapping[str, Resources]:
+        known = self._world.flavours if self._world.catalogue else {}
+        return {name: known[name] for name in names if name in known}
 
     def _problems(self, ids: Sequence[str]) -> Mapping[str, str]:
         return {

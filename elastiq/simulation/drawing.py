@@ -15,9 +15,10 @@ from elastiq.settings import Settings
 from elastiq.simulation import of_cloud
 from elastiq.simulation.chance import Dice
 from elastiq.simulation.executor import Latency
-from elastiq.simulation.menu import FORGETFUL, HIDE_WORKERS, HOUR_S, LOSE_IDS, MENU, SLOW, span
+from elastiq.simulation.menu import FORGETFUL, HIDE_WORKERS, HOUR_S, LOSE_IDS, MENU, OF_STOPS, SLOW, span
 from elastiq.simulation.of_head import with_room
 from elastiq.simulation.scenario import Happening, Scenario
+from elastiq.simulation.terms import stops, with_terms
 from elastiq.simulation.world import Image
 
 MB_PER_CPU = 2048.0
@@ -60,6 +61,7 @@ def draw(seed: int, profile: str = "mixed") -> Scenario:
     )
     settings = _with_limits(Dice(seed, profile, "limits"), _settings(dice, manner))
     settings = replace(settings, consolidate=Dice(seed, profile, "consolidate").happens(0.2))
+    settings = with_terms(Dice(seed, profile, "terms"), settings)
     hours_s = HOUR_S * span(dice, *manner.hours)
     drawn = _jobs(dice, manner, settings, hours_s)
     drawn += _mishaps(dice, manner, settings, hours_s, [at_s for at_s, _kind, _args in drawn])
@@ -80,6 +82,7 @@ def draw(seed: int, profile: str = "mixed") -> Scenario:
         negotiate_every_s=dice.one_of((20.0, 20.0, 60.0)),
         can_drain=not dice.happens(0.04),
         can_find=not dice.happens(0.1),
+        catalogue=Dice(seed, profile, "catalogue").happens(0.4),
     )
 
 
@@ -204,6 +207,10 @@ def _jobs(dice: Dice, manner: Profile, settings: Settings, hours_s: float) -> li
     for _ in range(singles):
         at_s += exponential(dice, hours_s / singles)
         drawn.append((round(at_s, 1), "jobs", _batch(dice, settings, max(1, left // singles // 2), mean_s)))
+    if stops(settings):  # once machines have had the time to be stopped
+        for _ in range(dice.whole(1, 3)):
+            at_s = round(hours_s * dice.between(0.6, 1.4), 1)
+            drawn.append((at_s, "jobs", _batch(dice, settings, dice.whole(2, 12), mean_s)))
     return drawn
 
 
@@ -249,7 +256,7 @@ def _mishaps(dice: Dice, manner: Profile, settings: Settings, hours_s: float, bu
     count = dice.whole(*manner.mishaps)
     if not count:
         return []
-    menu = dict(MENU)
+    menu = {kind: dish for kind, dish in MENU.items() if stops(settings) or kind not in OF_STOPS}
     drawn: list[Drawn] = []
     forgets = [kind for kind, part in zip(FORGETFUL, (0.07, 0.07)) if dice.happens(part)]
     for kind in forgets:

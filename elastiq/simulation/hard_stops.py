@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections import deque
 from typing import Callable, Iterable
 
-from elastiq.interfaces import Intent
 from elastiq.settings import Settings
 from elastiq.simulation.book import Book
 from elastiq.simulation.model import Machine
@@ -28,6 +27,7 @@ class HardStops:
 
     def __init__(self, book: Book, state: StateFile, settings: Callable[[], Settings]) -> None:
         self._book, self._state, self._settings = book, state, settings
+        self.starts: list[Record] = []  # of machines that were stopped
         self.counts: Callable[[], bool] = lambda: True
         self._spent: deque[list[float]] = deque()  # until when, how much
         self._since = self._hourly = 0.0
@@ -59,16 +59,16 @@ class HardStops:
         since = self._book.world.now - DAY_S
         return dearest(settings) * (0.2 + UNCHARGED_H * sum(at > since for at in self._book.born.values()))
 
-    def passed(self, record: Record, intent: Intent, known: Iterable[Machine]) -> str:
-        """Which limit this launch passes, empty if none."""
+    def passed(self, record: Record, pool: str, flavour: str, count: int, known: Iterable[Machine]) -> str:
+        """Which limit is passed by so many machines that are launched or started, empty if none."""
         settings, most = record.settings, record.settings.max_launches_per_hour
         if most is not None:
             since = max(record.decided_s - HOUR_S, self._book.store_since)
             asked = sum(one.args[0].count for one in self._book.intents.values() if self._counted(one, since))
+            asked += sum(len(one.args[0]) for one in self.starts if self._counted(one, since))
             if asked > most:
                 return f"{asked} machines asked for within an hour: max_launches_per_hour {most}"
-        price = _price(settings, intent.offer.pool, intent.offer.flavour)
-        cost = sum(self._prices(settings, known)) + intent.count * price
+        cost = sum(self._prices(settings, known)) + count * _price(settings, pool, flavour)
         if settings.max_cost_per_hour is not None and cost > settings.max_cost_per_hour + 1e-6:
             return f"{cost:g} an hour after this launch: max_cost_per_hour {settings.max_cost_per_hour:g}"
         if settings.max_cost_per_day is not None:
@@ -83,10 +83,13 @@ class HardStops:
         """Whether it was decided since then, and the state file knows of it: in the count that is kept while there is
         a limit, or in the history."""
         limited = launch.settings.max_launches_per_hour is not None
-        return launch.decided_s > since and (limited or bool(self._state.reason("launch", launch.args[0].id)))
+        node = launch.args[0].id if launch.name == "launch" else launch.args[0][0]
+        return launch.decided_s > since and (limited or bool(self._state.reason(launch.name, node)))
 
     def _prices(self, settings: Settings, machines: Iterable[Machine]) -> list[float]:
-        return [_price(settings, self._book.pool_of(machine), machine.flavour) for machine in machines]
+        """Of those that are not stopped."""
+        there = [machine for machine in machines if not machine.down]
+        return [_price(settings, self._book.pool_of(machine), machine.flavour) for machine in there]
 
 
 def dearest(settings: Settings) -> float:

@@ -15,7 +15,8 @@ Kind = Callable[[Stage, Happening], object]
 
 READS = frozenset({"jobs", "workers", "jobs_recorded_on"})
 LISTINGS = frozenset({"instances", "find"})
-CLOUD = frozenset({"instances", "find", "launch", "terminate", "problems", "adopt"})
+LAUNCHES = frozenset({"launch", "start"})
+CLOUD = LISTINGS | LAUNCHES | {"terminate", "stop", "problems", "adopt", "flavours"}
 BATCH = READS | {"drain", "undrain", "forget"}
 
 
@@ -63,7 +64,7 @@ def raising_after(error: Callable[[str], Exception], text: str) -> Fault:
 def hanging(strike: Strike) -> Any:
     """No effect, and no answer: an error when nobody waits for it any more."""
     strike.hang()
-    error = TransientError if strike.call.name == "launch" else SourceError
+    error = TransientError if strike.call.name in LAUNCHES else SourceError
     raise error(f"{strike.call.name} at {strike.call.source}: connection reset")
 
 

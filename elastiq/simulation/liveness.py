@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 from typing import Any, Callable, Mapping, Optional
 
+from elastiq.interfaces import InstanceState
 from elastiq.settings import Settings
 from elastiq.simulation.checker import Checker
+from elastiq.simulation.going import idle_for_s
 from elastiq.simulation.hard_stops import DAY_S, HOUR_S, dearest
 from elastiq.simulation.model import Job, JobState, Machine
 from elastiq.simulation.stage import Stage
@@ -35,9 +37,18 @@ def serving_s(s: Settings, lease_s: float) -> float:
     """For how long, in calm, no waiting job may start though there is room for a machine for it: it waits its
     time, room that others leave free is not counted for it any more, a machine of the wrong kind may first
     have to end, one that nobody matched is tried, and the new one boots."""
-    wrong_kind_s = s.idle_for_time_s + s.drain_timeout_s
+    wrong_kind_s = longest_idle_s(s) + s.drain_timeout_s + makes_way_s(s)
     waits_s = s.waiting_jobs_time_s + 2 * s.unused_room_s + stopped_s(s)
     return recovery_s(s, lease_s) + waits_s + wrong_kind_s + 2 * boot_s(s)
+
+
+def longest_idle_s(s: Settings) -> float:
+    return max(idle_for_s(name, s) for name in ("", *(pool.name for pool in s.pools)))
+
+
+def makes_way_s(s: Settings) -> float:
+    """For how long a machine may be stopping, be ended then, and have to be asked for both again."""
+    return 2 * (LONGEST_BACKOFF_S + 200.0) if any(pool.terms.idle_action == "stop" for pool in s.pools) else 0.0
 
 
 def stopped_s(s: Settings) -> float:
@@ -54,7 +65,7 @@ def rest_s(s: Settings, lease_s: float) -> float:
     """Within which an empty queue brings the cluster to its minimum: the design's bound, and the recovery
     where a fault lay just before."""
     periods_s = 2 * (s.check_vms_every_s + s.check_queue_every_s)
-    ends_s = s.idle_for_time_s + s.drain_timeout_s + periods_s + LONGEST_BACKOFF_S
+    ends_s = longest_idle_s(s) + s.drain_timeout_s + periods_s + LONGEST_BACKOFF_S + makes_way_s(s)
     return ends_s + recovery_s(s, lease_s) + boot_s(s) + stopped_s(s)
 
 
@@ -144,8 +155,14 @@ class Liveness:
         machines, ours = self._stage.world.machines, self._checker.book.ours
         return [machine for machine in machines.values() if machine.id in ours and not machine.ended]
 
+    def _rests_well(self, machine: Machine) -> bool:
+        """Whether it is stopped, as its pool asks for."""
+        pool = self._settings.pool(self._checker.book.pool_of(machine))
+        asked = pool is not None and pool.terms.idle_action == "stop"
+        return asked and machine.state is InstanceState.STOPPED and not self._checker.going.why(machine, self._settings)
+
     def _rests(self, now: float) -> bool:
-        settings, there = self._settings, self.present()
+        settings, there = self._settings, [machine for machine in self.present() if not self._rests_well(machine)]
         running = [job for job in self._stage.world.jobs.values() if job.state is JobState.RUNNING]
         busy = frozenset(m.id for m in there if m.worker is not None and m.worker.jobs)
         if busy != self._busy or self._quiet_since is None:
@@ -186,4 +203,5 @@ class Liveness:
             of_pools += max(
                 0, pool.min_vms - sum(1 for m in there if self._checker.book.pool_of(m) == pool.name and m.id in busy)
             )
-        return max(of_pools, settings.min_vms - len(busy), 0)
+        spares = sum(pool.terms.min_idle_vms for pool in settings.pools)
+        return max(of_pools, settings.min_vms - len(busy), 0) + spares

@@ -81,6 +81,15 @@ def _one(low: float = 60.0, high: float = 0.7 * HOUR_S, **more: Any) -> Callable
     return args
 
 
+def _named(**more: Any) -> Callable[..., Args]:
+    """Something that befalls one worker or machine at once."""
+
+    def args(dice: Dice, s: Settings) -> Args:
+        return {"which": round(dice.random(), 3), **{name: draw(dice, s) for name, draw in more.items()}}
+
+    return args
+
+
 def _no_share(low: float, high: float, **more: Any) -> Callable[..., Args]:
     inner = _one(low, high, **more)
 
@@ -134,7 +143,7 @@ def _unseen(s: Settings) -> float:
 # The first letters of `Stage.operations`; an empty text is any of them.
 KILLED_AT = (
     *("", "store", "store write begins", "launch", "launch begins", "launch done", "drain", "undrain"),
-    *("terminate", "terminate begins", "find", "workers", "instances", "jobs_recorded_on"),
+    *("terminate", "terminate begins", "stop", "start", "find", "workers", "instances", "jobs_recorded_on"),
 )
 
 
@@ -169,6 +178,10 @@ def _change(dice: Dice, s: Settings) -> Args:
     ]
     if s.consolidate:
         changes += [{"consolidate": False}]
+    if pool.build:
+        changes += [{"pools": {pool.name: {"build": "image 2"}}}]
+        other = "terminate" if pool.terms.idle_action == "stop" else "stop"
+        changes += [{"pools": {pool.name: {"terms": {"idle_action": other}}}}] if pool.markets == ("",) else []
     if s.max_cost_per_hour is not None:
         changes += [{"max_cost_per_hour": round(s.max_cost_per_hour * dice.one_of((0.3, 1.5)), 2)}]
     if len(siblings) > 1:
@@ -196,6 +209,8 @@ MENU: Mapping[str, Dish] = {
         1, _no_share(300.0, HOUR_S, name=_any("static1", "desk7"), address=_any("10.8.0.1"), cpus=_any(2.0, 8.0)), 1
     ),
     "interruption": Dish(2, lambda dice, s: {"which": round(dice.random(), 3), "count": dice.whole(1, 4)}),
+    "notice": Dish(2, _named(count=_whole(1, 3), ahead_s=_any(30.0, 120.0))),
+    "turned_by_hand": Dish(2, _named(how=_any("start", "terminate"))),
     "machine_falls": Dish(
         2, lambda dice, s: {"which": round(dice.random(), 3), "state": dice.one_of(("stopped", "error", "stopping"))}
     ),
@@ -216,6 +231,7 @@ MENU: Mapping[str, Dish] = {
     "never_joins": Dish(2, _next()),
     "no_instance_id": Dish(1, _next()),
     "publishes_id": Dish(1, _next()),
+    "instance_store": Dish(1, _next()),
     "odd_names": Dish(1, _next()),
     "slow_boots": Dish(1, _next(times=_any(2.0, 5.0, 15.0))),
     "boots_to_error": Dish(1, _next()),
@@ -271,6 +287,15 @@ MENU: Mapping[str, Dish] = {
     "terminate_first_only": Dish(1, _next()),
     "terminate_unheard": Dish(1, _next()),
     "terminate_late": Dish(1, _next(late_s=_seconds(5.0, 120.0))),
+    "stop_refused": Dish(2, _next()),
+    "stop_not_done": Dish(2, _next()),
+    "stop_unheard": Dish(2, _next()),
+    "stop_late": Dish(2, _next(late_s=_seconds(5.0, 120.0))),
+    "start_lost": Dish(2, _next()),
+    "start_not_made": Dish(2, _next()),
+    "start_refused": Dish(2, _next()),
+    "start_no_capacity": Dish(2, _next()),
+    "starts_dead": Dish(2, _next()),
     # the daemon
     "kill": Dish(4, _kill),
     "restart": Dish(1, lambda dice, s: {"down_s": span(dice, 1.0, 600.0)}),
@@ -292,6 +317,12 @@ MENU: Mapping[str, Dish] = {
 
 # A list that hides workers, and boots that take until the deadline, do not come together.
 HIDE_WORKERS, SLOW = frozenset({"batch_empty", "workers_missing"}), "slow_boots"
+
+# Of use only where a pool stops its machines.
+OF_STOPS = frozenset(
+    "turned_by_hand instance_store stop_refused stop_not_done stop_unheard stop_late start_lost start_not_made "
+    "start_refused start_no_capacity starts_dead".split()
+)
 
 # A cloud that keeps no tags, or no tokens, is so all the time; with neither, who loses an id has lost the
 # machine: what could make that happen does not come then.

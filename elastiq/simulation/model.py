@@ -70,10 +70,19 @@ class Machine:
     publishes_id: bool = False
     other_addresses: tuple[str, ...] = ()  # which its worker's ad has, too
     odd_name: bool = False  # its worker's name has nothing to do with its address
+    market: str = ""
+    stoppable: bool = True  # its root disk outlives it
+    down: bool = False  # it was stopped since it ran last, and costs nothing
+    notice: str = ""  # that the cloud is about to take it
     hole: str = ""  # a black hole: "ends" jobs at once, or "loses" them
     billed_since: Optional[float] = None  # monotonic
     unused_since: Optional[float] = None  # monotonic; billed and without a job
     row: Optional[tuple[object, Instance]] = None  # what the cloud last said of it, and for which state
+
+    @property
+    def stopped(self) -> bool:
+        """Down by somebody's request, or about to be: it takes no room of the cloud's."""
+        return self.state in (InstanceState.STOPPING, InstanceState.STOPPED)
 
     @property
     def ended(self) -> bool:
@@ -140,11 +149,12 @@ class SimWorker:
 class Act:
     """What somebody did to the cluster, at the moment at which it took effect.
 
-    ``jobs`` are the numbers of the jobs that ran there at that moment: killed, when it is a "terminate".
+    ``jobs`` are the numbers of the jobs that ran there at that moment: killed, when it is a "terminate" or a
+    "stop".
     """
 
     at_s: float  # since the start
-    what: str  # "launch", "terminate", "adopt", "drain", "undrain" or "forget"
+    what: str  # "launch", "terminate", "stop", "start", "adopt", "drain", "undrain" or "forget"
     targets: tuple[str, ...]  # ids of instances, or names of workers
     head: str  # who did it: a head node's id, "" for somebody else
     intent: str = ""
@@ -165,6 +175,8 @@ class Tally:
     lost: int = 0  # with a machine that died by itself
     launches: int = 0  # machines
     terminations: int = 0
+    stops: int = 0
+    starts: int = 0  # again, of machines that were stopped
     present: int = 0  # machines with our tags that are not confirmed gone
     peak: int = 0
     machine_s: float = 0.0

@@ -95,7 +95,7 @@ def slips_in(stage: Stage, it: Happening) -> None:
         named = strike.call.args[0] if strike.call.args else ()
         world = stage.world
         workers = [worker for worker in world.workers.values() if worker.name == named]
-        if strike.call.name == "terminate":
+        if strike.call.name in ("terminate", "stop"):
             workers = [m.worker for m in world.machines.values() if m.id in named and m.worker is not None]
         for worker in workers:
             free = worker.free()
@@ -103,7 +103,7 @@ def slips_in(stage: Stage, it: Happening) -> None:
                 world.start(world.submit(Resources(cpus=1.0), it.args["length_s"]), worker)
         return strike.work()
 
-    window(stage, it, ("drain", "terminate"), fault)
+    window(stage, it, ("drain", "terminate", "stop"), fault)
 
 
 def starts_between(stage: Stage, it: Happening) -> None:

@@ -23,6 +23,7 @@ from elastiq.interfaces import (
 from elastiq.simulation.chaos import Fault, Strike
 from elastiq.simulation.kinds import (
     CLOUD,
+    LAUNCHES,
     LISTINGS,
     Kind,
     answered_late,
@@ -45,7 +46,7 @@ def _calls(names: Any, fault: Fault) -> Kind:
 
 
 def _by_call(launch: Fault, other: Fault) -> Fault:
-    return lambda strike: (launch if strike.call.name == "launch" else other)(strike)
+    return lambda strike: (launch if strike.call.name in LAUNCHES else other)(strike)
 
 
 DOWN = _by_call(raising(TransientError, "HTTP 503"), raising(SourceError, "HTTP 503"))
@@ -210,6 +211,27 @@ def terminate_late(stage: Stage, it: Happening) -> None:
     window(stage, it, ("terminate",), unheard_late(stage, SourceError, it.args["late_s"]))
 
 
+# --------------------------------------------------------------------------- stops and starts
+
+
+def stop_late(stage: Stage, it: Happening) -> None:
+    """Stops fail, and take effect up to ``late_s`` later all the same."""
+    window(stage, it, ("stop",), unheard_late(stage, SourceError, it.args["late_s"]))
+
+
+def starts_dead(stage: Stage, it: Happening) -> None:
+    """Machines that are started again never join."""
+
+    def fault(strike: Strike) -> Any:
+        answer = strike.work()
+        for name in strike.call.args[0]:
+            if name in stage.world.machines:
+                stage.world.machines[name].joins = False
+        return answer
+
+    window(stage, it, ("start",), fault)
+
+
 def _of(error: Callable[[str], Exception], text: str, names: Any = ("launch",)) -> Kind:
     return _calls(names, raising(error, text))
 
@@ -245,4 +267,13 @@ KINDS: Mapping[str, Kind] = {
     "terminate_first_only": terminate_first_only,
     "terminate_unheard": _calls(("terminate",), raising_after(SourceError, "HTTP 504")),
     "terminate_late": terminate_late,
+    "stop_refused": _calls(("stop",), _end_refused),
+    "stop_not_done": _calls(("stop",), _end_not_done),
+    "stop_unheard": _calls(("stop",), raising_after(SourceError, "HTTP 504")),
+    "stop_late": stop_late,
+    "start_lost": _calls(("start",), raising_after(TransientError, "HTTP 504")),
+    "start_not_made": _of(_not_made, "read timed out", ("start",)),
+    "start_refused": _calls(("start",), _end_refused),
+    "start_no_capacity": _of(CapacityError, "InsufficientInstanceCapacity", ("start",)),
+    "starts_dead": starts_dead,
 }

@@ -77,8 +77,8 @@ def reconfigured(stage: Stage, it: Happening) -> None:
 
 
 def changed(settings: Settings, change: Mapping[str, Any]) -> Settings:
-    """``remove_pool``: its name (the last pool stays); ``pools``: by name, what of it is other; all else: keys of
-    `Settings`."""
+    """``remove_pool``: its name (the last pool stays); ``pools``: by name, what of it is other, of its ``terms``, too;
+    all else: keys of `Settings`."""
     plain = {name: value for name, value in change.items() if name not in ("pools", "remove_pool")}
     pools = [pool for pool in settings.pools if pool.name != change.get("remove_pool")] or list(settings.pools)
     others = change.get("pools", {})
@@ -87,6 +87,8 @@ def changed(settings: Settings, change: Mapping[str, Any]) -> Settings:
 
 def _other(pool: Pool, change: Mapping[str, Any]) -> Pool:
     known: dict[str, Any] = {name: tuple(one) if isinstance(one, list) else one for name, one in change.items()}
+    if "terms" in known:
+        known["terms"] = replace(pool.terms, **known["terms"])
     after = replace(pool, **known)
     if "flavours" in known or "networks" in known:
         after = replace(after, fingerprint=f"{after.flavours}/{after.networks}")
@@ -101,6 +103,10 @@ def with_room(s: Settings) -> Settings:
         pools = tuple(replace(pool, min_vms=0) for pool in pools)
     least = s.min_vms if s.max_vms is None else min(s.min_vms, s.max_vms - 1)
     floor = max(least, sum(pool.min_vms for pool in pools))
+    spares = sum(pool.terms.min_idle_vms for pool in pools)
+    if spares and s.max_vms is not None and floor + spares >= s.max_vms:
+        pools, spares = tuple(replace(pool, terms=replace(pool.terms, min_idle_vms=0)) for pool in pools), 0
+    floor += spares
     most = [pool.max_vms if pool.max_vms is None else max(pool.max_vms, floor + 1) for pool in pools]
     pools = tuple(replace(pool, max_vms=each) for pool, each in zip(pools, most))
     each = max((price for pool in pools for price in pool.prices.values()), default=0.0)

@@ -118,6 +118,27 @@ def interruption(stage: Stage, it: Happening) -> None:
             stage.world.interrupt(machine)
 
 
+def notice(stage: Stage, it: Happening) -> None:
+    """The cloud says of ``count`` machines that it takes them ``ahead_s`` later, and does."""
+    for number in range(it.args["count"]):
+        machine = stage.machine((it.args["which"] + number * 0.37) % 1.0)
+        if machine is not None and not machine.stopped and not machine.ending:
+            stage.world.announce(machine, "the capacity is needed elsewhere")
+            stage.events.after(it.args["ahead_s"], partial(stage.world.interrupt, machine))
+
+
+def turned_by_hand(stage: Stage, it: Happening) -> None:
+    """A person starts a stopped machine, or ends it, by ``how`` "start" or "terminate"."""
+    stopped = [one for one in stage.world.machines.values() if one.state is InstanceState.STOPPED]
+    ours = [one for one in stopped if one.made_for[1] == stage.owner.head]
+    if ours:
+        machine = ours[int(it.args["which"] * len(ours))]
+        if it.args["how"] == "start":
+            stage.world.start_again(machine)
+        else:
+            stage.world.terminate(machine)
+
+
 def machine_falls(stage: Stage, it: Happening) -> None:
     """A machine is in ``state`` "stopped", "stopping" or "error" from now on."""
     machine = stage.machine(it.args["which"])
@@ -253,12 +274,15 @@ KINDS: Mapping[str, Kind] = {
     "admin_undrains": admin_undrains,
     "static_worker": static_worker,
     "interruption": interruption,
+    "notice": notice,
+    "turned_by_hand": turned_by_hand,
     "machine_falls": machine_falls,
     "machine_impaired": machine_impaired,
     "black_hole": black_hole,
     "foreign_machines": foreign_machines,
     "never_boots": _attribute("boots", False),
     "never_joins": _attribute("joins", False),
+    "instance_store": _attribute("stoppable", False),
     "no_instance_id": _attribute("publishes_id", False),
     "publishes_id": _attribute("publishes_id", True),
     "odd_names": _attribute("odd_name", True),

@@ -12,7 +12,7 @@ from elastiq.simulation.executor import Latency
 from elastiq.simulation.world import Image
 
 # The arguments that say how long a happening acts: they add up, or run at once.
-LENGTHS = ("for_s", "down_s", "late_s", "lag_s", "stay_s", "back_s")
+LENGTHS = ("for_s", "down_s", "late_s", "lag_s", "stay_s", "back_s", "ahead_s")
 DELAYS = ("released_after_s", "removed_after_s")
 
 
@@ -61,6 +61,7 @@ class Scenario:
     negotiate_every_s: float = 20.0
     limits: Mapping[str, int] = field(default_factory=dict)  # machines of a flavour that the cloud has
     can_drain: bool = True
+    catalogue: bool = False  # the cloud tells what its flavours have
     can_find: bool = True  # the cloud finds what a launch made; else listings show it
 
     def without(self, dropped: frozenset[int]) -> Scenario:

@@ -56,7 +56,7 @@ class Stage(Cluster):
         self.scenario = scenario
         world = self.world
         world.lease_s, world.negotiate_every_s = scenario.lease_s, scenario.negotiate_every_s
-        world.limits = dict(scenario.limits)
+        world.limits, world.catalogue = dict(scenario.limits), scenario.catalogue
         world.on_birth = self.chaos.born
         self.acts: list[Act] = []
         world.on_act = self.acts.append
@@ -128,7 +128,7 @@ class Stage(Cluster):
     def _clouds(self) -> dict[str, SimulatedCloud]:
         clouds = super()._clouds()
         for cloud in clouds.values():
-            cloud.capabilities = CloudCapabilities(find=self.scenario.can_find)
+            cloud.capabilities = CloudCapabilities(find=self.scenario.can_find, stop=True)
         return clouds
 
     def start_again(self) -> None:

@@ -25,6 +25,10 @@ class StateFile:
         """Whether a journal of this launch is there. Of a torn file nobody can say: it counts as there."""
         return bool(self._one("SELECT COUNT(*) FROM records WHERE kind = 'intent' AND key = ?", 1, intent))
 
+    def machines(self) -> int:
+        """How many it knows. None of a torn file."""
+        return int(str(self._one("SELECT COUNT(*) FROM records WHERE kind = 'node'", 0)))
+
     def reason(self, what: str, node: str) -> str:
         """The last reason that the history gives for this; empty if it gives none."""
         sql = "SELECT reason FROM history WHERE what = ? AND node = ? ORDER BY number DESC"
@@ -38,6 +42,11 @@ class StateFile:
     def last_move(self, node: str) -> str:
         """What the history says last of a machine."""
         return str(self._one("SELECT what FROM history WHERE node = ? ORDER BY number DESC", "", node) or "")
+
+    def last_moves(self, node: str) -> str:
+        """The last two things that the history says of a machine."""
+        sql = "SELECT group_concat(what) FROM (SELECT what FROM history WHERE node = ? ORDER BY number DESC LIMIT 2)"
+        return str(self._one(sql, "", node) or "")
 
     def new_life(self) -> None:
         """A daemon starts with what is there now."""

@@ -30,7 +30,7 @@ HOUR_S = 3600.0
 # Counters in the status that only a bug in elastiq moves.
 BUGS = ("handler_faults", "illegal_transitions", "plugin_faults")
 # Counters of what the history tells of machines that boot.
-MOVES = ("pending", "booting", "idle", "busy", "failed", "terminating", "gone")
+MOVES = ("pending", "booting", "idle", "busy", "failed", "stopped", "terminating", "gone")
 # In a row without a success, on one offer, within an hour: with back-off from 5 s, doubled up to 600 s.
 FAILED_LAUNCHES_PER_H = 20
 
@@ -113,6 +113,7 @@ class Upkeep(Listener):
             "jobs_recorded_on": looks,
             # Each is asked again after 30 s at the soonest, and those of one moment in one call.
             "terminate": sites * (attentive + 2 * acts + 60),
+            "stop": sites * (attentive + 2 * acts + 60),
         }.get(name)
 
     def heard(self, record: Record) -> None:

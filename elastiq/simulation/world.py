@@ -69,6 +69,7 @@ class World(JobQueue):
         self.recycled: Optional[list[str]] = None  # addresses of ended machines, to be given again; None: never
         self.launch_at_most: Optional[int] = None  # in one call
         self.end_at_most: Optional[int] = None
+        self.catalogue = False  # whether the cloud tells what its flavours have
         self._numbers = itertools.count(1)
         self._addresses = itertools.count(1)
         self._waiting: dict[str, dict[int, Job]] = {}  # by shape, in the order of submission
@@ -172,7 +173,7 @@ class World(JobQueue):
         limit = self.limits.get(flavour)
         if limit is None:
             return None
-        present = sum(1 for m in self.machines.values() if m.flavour == flavour and not m.ended)
+        present = sum(1 for m in self.machines.values() if m.flavour == flavour and not (m.ended or m.stopped))
         return max(0, limit - present)
 
     def launch(self, machine_of: Callable[[str, str], Machine], by_image: bool = True) -> Machine:
@@ -192,11 +193,14 @@ class World(JobQueue):
             machine.other_addresses = (f"192.168.{number // 250 % 250}.{number % 250 + 1}", f"fd00::{number:x}")
         if by_image:
             self.on_birth(machine)
+        self._comes_up(machine)
+        return machine
+
+    def _comes_up(self, machine: Machine) -> None:
         if machine.boots:
             self.events.after(machine.boot_s, lambda: self._boot(machine))
             self.events.after(machine.boot_s + machine.join_s, lambda: self.join(machine))
         self._machines_changed()
-        return machine
 
     def _new_address(self) -> str:
         if self.recycled:
@@ -229,7 +233,11 @@ class World(JobQueue):
         machine.state = InstanceState.SHUTTING_DOWN
         self.tally.terminations += 1
         self._account(machine)
-        worker = machine.worker
+        self._kill(machine.worker)
+        self.events.after(self.draw(self.image.shutdown_s), lambda: self._ended(machine))
+        self._machines_changed()
+
+    def _kill(self, worker: Optional[SimWorker]) -> None:
         if worker is not None:
             killed = list(worker.jobs)
             self.tally.killed += len(killed)
@@ -237,8 +245,32 @@ class World(JobQueue):
                 self._leave(job)
                 self._wait(job)
             self._die(worker)
-        self.events.after(self.draw(self.image.shutdown_s), lambda: self._ended(machine))
+
+    def stop(self, machine: Machine) -> None:
+        """Stop a machine that runs, by request. A job that runs there dies: that is counted as killed."""
+        if machine.state is not InstanceState.RUNNING:
+            return
+        machine.state, machine.down = InstanceState.STOPPING, True
+        self.tally.stops += 1
+        self._account(machine)
+        self._kill(machine.worker)
+        self.events.after(self.draw(self.image.shutdown_s), lambda: self._down(machine))
         self._machines_changed()
+
+    def _down(self, machine: Machine) -> None:
+        if machine.state is InstanceState.STOPPING:
+            machine.state = InstanceState.STOPPED
+            self._machines_changed()
+
+    def start_again(self, machine: Machine) -> None:
+        """Start a stopped machine, by request: it boots anew, and keeps its id and address."""
+        if machine.state is not InstanceState.STOPPED:
+            return
+        machine.state, machine.launched_at = InstanceState.PENDING, self.cloud_wall  # as EC2 tells it
+        machine.down = False
+        self.tally.starts += 1
+        machine.boot_s, machine.join_s = self.draw(self.image.boot_s), self.draw(self.image.join_s)
+        self._comes_up(machine)
 
     def _ended(self, machine: Machine) -> None:
         if machine.ended:
@@ -257,9 +289,14 @@ class World(JobQueue):
             self.fall(machine, InstanceState.SHUTTING_DOWN)
             self.events.after(self.draw(self.image.shutdown_s), lambda: self._ended(machine))
 
+    def announce(self, machine: Machine, notice: str) -> None:
+        """The cloud says of a machine what it is about to do with it."""
+        machine.notice = notice
+        self._machines_changed()
+
     def fall(self, machine: Machine, state: InstanceState) -> None:
         """A machine is stopped, in error or shutting down, by itself: its worker dies, its jobs are lost."""
-        if machine.ending:
+        if machine.ending or (machine.stopped and state is InstanceState.STOPPING):
             return
         machine.state = state
         self._account(machine)
@@ -273,6 +310,7 @@ class World(JobQueue):
         self.recycled, self.ads_stay_s = None, 0.0
         for machine in self.machines.values():
             machine.hole = machine.problem = ""
+            machine.joins = machine.joins or machine.stopped
         for worker in list(self.workers.values()):
             if worker.alive:
                 worker.listed = True

@@ -88,8 +88,9 @@ class SimulatedCloudBench(CloudBench):
     def __init__(self) -> None:
         self.faults = PlannedFaults()
         self.world = make_world(self.faults)
+        self.world.catalogue = True
         self.owner = OWNER
-        self.offers = (Offer("ec2", "small"), Offer("ec2", "large"))
+        self.offers = (Offer("ec2", "small"), Offer("ec2", "large", market="spot"))
         self.cloud = SimulatedCloud(self.world, OWNER)
 
     def _add(self, machine_id: Optional[str] = None, cluster: str = "", head: str = "") -> str:
@@ -138,9 +139,22 @@ class SimulatedCloudBench(CloudBench):
     def limit_next_launch(self, count: int) -> None:
         self.world.limits["small"] = count
 
+    def rest(self, instance_id: str) -> None:
+        self.world.events.after(self.world.image.shutdown_s[1], self.world.events.stop)
+        self.world.events.run()
+
+    def refuse_next_start(self, error: type[LaunchError]) -> None:
+        self.faults.once("start", error=error("refused"))
+
+    def take_back(self, instance_id: str) -> None:
+        self.world.announce(self.world.machines[instance_id], "it is needed elsewhere")
+
+    def is_spot(self, instance_id: str) -> bool:
+        return self.world.machines[instance_id].market == "spot"
+
 
 class TestSimulatedCloud(CloudConformance):
-    cannot = frozenset({"flavours", "stop", "notice", "market", "image"})
+    cannot = frozenset({"image"})
 
     @pytest.fixture
     def bench(self) -> CloudBench:

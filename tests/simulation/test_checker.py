@@ -10,7 +10,7 @@ from typing import Callable, Iterator
 
 import pytest
 
-from elastiq.interfaces import DrainMode, Intent, Offer, Pool, Resources
+from elastiq.interfaces import DrainMode, Intent, Offer, Pool, Resources, Terms
 from elastiq.settings import Settings
 from elastiq.simulation.batch import SimulatedBatch
 from elastiq.simulation.cloud import SimulatedCloud
@@ -68,9 +68,12 @@ def end_a_busy_one(trial: Trial) -> None:
     cloud(trial).terminate([ours(trial)[0].id])
 
 
+def others(trial: Trial) -> list[str]:
+    return [name for name in trial.stage.world.machines if name not in trial.checker.book.ours]
+
+
 def end_one_of_others(trial: Trial) -> None:
-    others = [name for name in trial.stage.world.machines if name not in trial.checker.book.ours]
-    cloud(trial).terminate(others)
+    cloud(trial).terminate(others(trial))
 
 
 def drain_a_busy_one(trial: Trial) -> None:
@@ -88,13 +91,17 @@ def return_what_an_admin_drained(trial: Trial) -> None:
     [
         (lambda trial: cloud(trial).launch(intent(3)), "I1", "max_vms 4"),
         (end_a_busy_one, "I2", "with 4 jobs"),
+        (lambda trial: cloud(trial).stop([ours(trial)[0].id]), "I2", "with 4 jobs"),
         (end_one_of_others, "I3", "which is not ours"),
+        (lambda trial: cloud(trial).stop(others(trial)), "I3", "stop of"),
+        (lambda trial: cloud(trial).start(others(trial)), "I3", "start of"),
         (lambda trial: cloud(trial).terminate(["i-head"]), "I3", "the head node"),
         (return_what_an_admin_drained, "I3", "drained by somebody else"),
         (launch_twice, "I5", "sent again"),
         (lambda trial: cloud(trial).launch(intent(1)), "I5", "no journal"),
         (lambda trial: cloud(trial).launch(intent(2)), "I6", "storm"),
         (end_a_busy_one, "I6", "without a cause"),
+        (lambda trial: cloud(trial).stop([ours(trial)[0].id]), "I6", "whose worker the last look showed not at all"),
         (drain_a_busy_one, "I6", "seen idle for 0 s only"),
         (lambda trial: cloud(trial).launch(intent(1)), "I12", "no reason in the history"),
     ],
@@ -102,6 +109,44 @@ def return_what_an_admin_drained(trial: Trial) -> None:
 def test_a_forbidden_act_is_seen(busy: Trial, act: Callable[[Trial], object], invariant: str, said: str) -> None:
     act(busy)
     assert any(one.invariant == invariant and said in one.what for one in busy.checker.violations)
+
+
+@pytest.fixture
+def rested(tmp_path: Path) -> Iterator[Trial]:
+    """Two machines that ran jobs and were stopped."""
+    short = scenario(replace(JOBS, args={**JOBS.args, "lengths": [100.0] * 8}), hours=2.0)
+    pools = tuple(replace(pool, terms=Terms(idle_action="stop")) for pool in short.settings.pools)
+    trial = Trial(replace(short, settings=replace(short.settings, pools=pools)), str(tmp_path), stop_at_first=False)
+    trial.stage.begin()
+    trial.stage.run(2400.0)
+    assert [machine.state.value for machine in ours(trial)] == ["stopped", "stopped"]
+    assert trial.checker.violations == []
+    yield trial
+    trial.stage.close()
+
+
+@pytest.mark.parametrize(
+    ("act", "invariant", "said"),
+    [
+        (lambda trial: cloud(trial).launch(intent(1)), "I6", "is stopped and could be started"),
+        (lambda trial: cloud(trial).launch(intent(3)), "I1", "with 2 there: max_vms 4"),
+        (lambda trial: cloud(trial).start([ours(trial)[0].id]), "I5", "no state file knows of it"),
+        (end_a_busy_one, "I6", "it is stopped, and could be started again"),
+    ],
+)
+def test_a_forbidden_act_on_what_is_stopped_is_seen(
+    rested: Trial, act: Callable[[Trial], object], invariant: str, said: str
+) -> None:
+    act(rested)
+    assert any(one.invariant == invariant and said in one.what for one in rested.checker.violations)
+
+
+def test_a_stopped_machine_is_started_for_the_next_job_and_stopped_again(rested: Trial) -> None:
+    rested.stage.world.submit(Resources(cpus=1, memory_mb=1000), 100.0)
+    rested.stage.run(2400.0)
+    tally = rested.stage.world.tally
+    assert (tally.launches, tally.starts, tally.stops, tally.done, tally.killed) == (2, 1, 3, 9, 0)
+    assert rested.checker.violations == []
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ from elastiq.interfaces import (
     WorkerState,
 )
 from elastiq.simulation.happenings import KINDS
-from elastiq.simulation.model import JobState
+from elastiq.simulation.model import JobState, Machine
 from tests.simulation.stages import FOR_EVER, POOL, SETTINGS, Scene
 
 Check = Callable[[Scene], None]
@@ -191,6 +191,40 @@ def interruption(scene: Scene) -> None:
     scene.run(30.0)
     assert scene.instances().owned[0].state is InstanceState.TERMINATED
     assert len(scene.names()) == 2
+
+
+@shows
+def notice(scene: Scene) -> None:
+    first, second = scene.workers_up(2)
+    scene.befall("notice", which=0.0, count=1, ahead_s=120.0)
+    assert [bool(one.notice) for one in scene.instances().owned] == [True, False]
+    scene.run(119.0)
+    assert scene.names() == {first.name, second.name}
+    scene.run(2.0)
+    assert scene.names() == {second.name}
+
+
+@shows
+def turned_by_hand(scene: Scene) -> None:
+    first, second = stopped(scene, 2)
+    scene.befall("turned_by_hand", which=0.0, how="start")
+    scene.befall("turned_by_hand", which=0.0, how="terminate")
+    states = [one.state for one in scene.instances().owned]
+    assert states == [InstanceState.PENDING, InstanceState.SHUTTING_DOWN]
+    scene.run(100.0)
+    assert first.worker is not None and second.worker is None
+
+
+@shows
+def instance_store(scene: Scene) -> None:
+    scene.befall("instance_store", for_s=10.0)
+    (bad,) = scene.launch()
+    scene.run(11.0)
+    (good,) = scene.launch()
+    scene.run(120.0)
+    answers = scene.cloud.stop([bad.id, good.id])
+    assert [answers[one.id].outcome for one in (bad, good)] == [EndOutcome.FAILED, EndOutcome.ENDING]
+    assert (bad.state, good.state) == (InstanceState.RUNNING, InstanceState.STOPPING)
 
 
 @shows
@@ -774,6 +808,130 @@ def terminate_late(scene: Scene) -> None:
     assert not machine.ending
     scene.run(61.0)
     assert machine.ending
+
+
+# --------------------------------------------------------------------------- stops and starts
+
+
+def stopped(scene: Scene, count: int = 1) -> list[Machine]:
+    """Machines that joined, and were stopped."""
+    machines = scene.launch(count)
+    scene.run(120.0)
+    scene.cloud.stop([machine.id for machine in machines])
+    scene.run(30.0)
+    assert {machine.state for machine in machines} == {InstanceState.STOPPED}
+    assert not any(machine.worker for machine in machines)
+    return machines
+
+
+def stop_is_answered(scene: Scene, kind: str, outcome: EndOutcome) -> None:
+    (worker,) = scene.workers_up()
+    machine = worker.machine
+    assert machine is not None
+    scene.befall(kind, for_s=100.0)
+    assert scene.cloud.stop([machine.id])[machine.id].outcome is outcome
+    assert not machine.stopped
+    scene.run(101.0)
+    scene.cloud.stop([machine.id])
+    assert machine.stopped
+
+
+@shows
+def stop_refused(scene: Scene) -> None:
+    stop_is_answered(scene, "stop_refused", EndOutcome.FAILED)
+
+
+@shows
+def stop_not_done(scene: Scene) -> None:
+    stop_is_answered(scene, "stop_not_done", EndOutcome.ENDING)
+
+
+@shows
+def stop_unheard(scene: Scene) -> None:
+    (worker,) = scene.workers_up()
+    machine = worker.machine
+    assert machine is not None
+    scene.befall("stop_unheard", for_s=100.0)
+    fails(lambda: scene.cloud.stop([machine.id]), SourceError)
+    assert machine.state is InstanceState.STOPPING
+
+
+@shows
+def stop_late(scene: Scene) -> None:
+    (worker,) = scene.workers_up()
+    machine = worker.machine
+    assert machine is not None
+    scene.befall("stop_late", for_s=100.0, late_s=60.0)
+    fails(lambda: scene.cloud.stop([machine.id]), SourceError)
+    assert machine.state is InstanceState.RUNNING
+    scene.run(61.0)
+    assert machine.stopped
+
+
+def start_fails(scene: Scene, kind: str, error: type[LaunchError], state: InstanceState) -> None:
+    (machine,) = stopped(scene)
+    scene.befall(kind, for_s=100.0)
+    fails(lambda: scene.cloud.start([machine.id]), error)
+    assert machine.state is state
+
+
+@shows
+def start_lost(scene: Scene) -> None:
+    start_fails(scene, "start_lost", TransientError, InstanceState.PENDING)
+
+
+@shows
+def start_not_made(scene: Scene) -> None:
+    start_fails(scene, "start_not_made", TransientError, InstanceState.STOPPED)
+
+
+@shows
+def start_no_capacity(scene: Scene) -> None:
+    start_fails(scene, "start_no_capacity", CapacityError, InstanceState.STOPPED)
+
+
+@shows
+def start_refused(scene: Scene) -> None:
+    (machine,) = stopped(scene)
+    scene.befall("start_refused", for_s=100.0)
+    assert scene.cloud.start([machine.id])[machine.id].outcome is EndOutcome.FAILED
+    assert machine.state is InstanceState.STOPPED
+
+
+@shows
+def starts_dead(scene: Scene) -> None:
+    dead, well = stopped(scene, 2)
+    scene.befall("starts_dead", for_s=100.0)
+    scene.cloud.start([dead.id])
+    scene.run(101.0)
+    scene.cloud.start([well.id])
+    scene.run(120.0)
+    assert (dead.state, well.state) == (InstanceState.RUNNING, InstanceState.RUNNING)
+    assert dead.worker is None and well.worker is not None
+
+
+def test_a_stopped_machine_takes_no_room_of_the_clouds_and_needs_it_to_start(scene: Scene) -> None:
+    (machine,) = stopped(scene)
+    scene.befall("flavour_limit", flavour="medium", limit=1, for_s=1000.0)
+    assert len(scene.launch()) == 1
+    fails(lambda: scene.cloud.start([machine.id]), CapacityError)
+    assert machine.state is InstanceState.STOPPED
+
+
+def test_of_several_starts_those_for_which_there_is_room_are_done(scene: Scene) -> None:
+    first, second = stopped(scene, 2)
+    scene.befall("flavour_limit", flavour="medium", limit=1, for_s=1000.0)
+    answers = scene.cloud.start([first.id, second.id])
+    assert [answers[one.id].outcome for one in (first, second)] == [EndOutcome.ENDING, EndOutcome.FAILED]
+
+
+def test_a_stop_with_a_job_kills_it(scene: Scene) -> None:
+    (worker,) = scene.workers_up()
+    (job,) = scene.submit()
+    scene.run(30.0)
+    assert worker.machine is not None and job.state is JobState.RUNNING
+    scene.cloud.stop([worker.machine.id])
+    assert (scene.world.tally.killed, scene.acts[-1].what, scene.acts[-1].jobs) == (1, "stop", (job.number,))
 
 
 # --------------------------------------------------------------------------- the daemon and its head node

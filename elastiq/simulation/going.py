@@ -1,0 +1,58 @@
+"""Which machines are to go for another reason than idleness, by the truth of the world.
+
+A part of the `elastiq.simulation.checker`.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Iterable
+
+from elastiq.settings import Settings
+from elastiq.simulation.book import Book
+from elastiq.simulation.model import Machine
+
+# A lost state takes the age of a machine from the cloud's clock.
+CLOCKS_S = 300.0
+
+
+class Going:
+    """Told by `made` of each machine that a launch of ours makes."""
+
+    def __init__(self, book: Book) -> None:
+        self._book = book
+        self._born: dict[str, tuple[float, float, float]] = {}  # by three clocks, of which the head's wall may step
+
+    def made(self, machines: Iterable[Machine]) -> None:
+        world = self._book.world
+        for machine in machines:
+            self._born[machine.id] = (world.now, world.clock.time(), world.wall)
+
+    def age_s(self, machine: Machine) -> float:
+        """By the clock that makes it the oldest."""
+        world = self._book.world
+        born = self._born.get(machine.id)
+        if born is None:
+            return math.inf
+        return max(world.now - born[0], world.clock.time() - born[1], world.clock.time() - born[2])
+
+    def why(self, machine: Machine, settings: Settings) -> str:
+        """Empty if it is to go only once it is idle for long. One whose time may have come counts."""
+        name = self._book.pool_of(machine)
+        pool, made_by = settings.pool(name), self._book.made_by.get(machine.id)
+        if machine.notice:
+            return "the cloud is about to take it"
+        if pool is None:
+            return ""
+        then = made_by.settings.pool(name) if made_by is not None else None
+        if then is not None and then.build != pool.build:
+            return "made of something else than is configured now"
+        lifetime_s = pool.terms.max_vm_lifetime_s
+        return "too old" if lifetime_s and self.age_s(machine) >= lifetime_s - CLOCKS_S else ""
+
+
+def idle_for_s(pool: str, settings: Settings) -> float:
+    """For how long machines of a pool may stand idle."""
+    found = settings.pool(pool)
+    own = found.terms.idle_for_time_s if found is not None else None
+    return settings.idle_for_time_s if own is None else own
