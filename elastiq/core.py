@@ -197,10 +197,9 @@ class Core:
         self.registry.restore(self.store.nodes(), self._facts_stored["strangers"])
         cluster, before = self.settings.cluster_name, self.store.recall("cluster")
         if len(self.registry) and before not in (None, cluster):
-            raise StoreError(
-                f"{self.store.path}: holds machines ({len(self.registry)}) of cluster_name {before}, which would be "
-                f"lost to {cluster}: set the old name again, or end them and move the file away"
-            )
+            from elastiq.torn import of_another
+
+            raise of_another(self.store.path, len(self.registry), before, cluster)
         self.store_is_new = before is None
         self.stored(partial(self.store.remember, "cluster", cluster))
         self.registry.learned = dict(self._facts_stored["learned"])
@@ -228,9 +227,10 @@ class Core:
         """Keep a ledger while a limit of launches or cost is set."""
         s = self.settings
         if self.ledger is None and any((s.max_launches_per_hour, s.max_cost_per_hour, s.max_cost_per_day)):
-            from elastiq.limits import Ledger
+            from elastiq import history, limits
 
-            self.ledger = Ledger(self.store.recall("ledger"), self.now(), self.wall(), self.store.history(10**6))
+            before = history.lines(self.store, 10**6)
+            self.ledger = limits.Ledger(self.store.recall("ledger"), self.now(), self.wall(), before)
 
     def persist(self) -> None:
         """Log, count and store what changed since the last time."""

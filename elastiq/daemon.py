@@ -225,18 +225,14 @@ class Daemon:
             from elastiq import notices
 
             notices.take(core, plan.noticed)
-        for step in plan.failed:
-            core.registry.move(step.node, State.FAILED, step.reason, core.wall())
-            step.node.act_ended = core.now()  # it may join in this moment: looked at once more
-        for step in plan.kept:
-            step.node.reason = step.reason
-        if plan.failed:
-            self.observer.look_again()
         for step in plan.drains:
             ending.drain(step)
         for step in plan.returns:
             ending.back(step.node, step.reason)
-        ending.end(plan.ends)
+        if plan.failed or plan.kept or plan.ends:
+            from elastiq.doubtful_ends import clear_up
+
+            clear_up(ending, plan)
         done = replace(plan, launches=asked)
         if core.settings.dry_run_shutdown_vms:
             done = replace(done, drains=(), ends=())

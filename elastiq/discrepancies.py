@@ -1,4 +1,4 @@
-"""Where the cloud and the registry differ: instances that nobody knew, are not listed, or are called impaired.
+"""Where the cloud and the registry differ: instances that nobody knew, are not listed, are broken or called impaired.
 
 Pure. Imported when there are some.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Iterator, Mapping, Sequence
 
 from elastiq.interfaces import Instance, InstanceState
-from elastiq.nodes import JOINED, Node, Registry, State
+from elastiq.nodes import JOINED, TO_COME, Node, Registry, State
 
 # A listing may lag behind; so many complete ones in a row without an instance are believed.
 LISTINGS_BEFORE_GONE = 3
@@ -50,6 +50,20 @@ def _not_listed(registry: Registry, node: Node, began: float, wall: float) -> No
     if node.unlisted >= LISTINGS_BEFORE_GONE:
         why = node.reason if node.state is State.TERMINATING else "the cloud lists it no more"
         registry.move(node, State.GONE, why, wall)
+
+
+def troubled(registry: Registry, node: Node, instance: Instance, began: float, wall: float) -> None:
+    """The cloud's word on an instance that neither boots, runs nor ends: ``began`` is the listing's monotonic time."""
+    state, detail = instance.state, instance.state_detail or instance.state.value
+    if state is InstanceState.UNKNOWN:
+        if node.state in TO_COME:
+            node.reason = f"the cloud says {detail}, which is unknown here"
+        return
+    starts = node.was_stopped and node.state is State.PENDING and began < node.listed_by
+    if node.state is State.STOPPED or (starts and state is not InstanceState.ERROR):
+        return
+    if node.seen is None:  # a worker that reports outweighs the cloud's word
+        registry.move(node, State.FAILED, f"the cloud says {detail}", wall)
 
 
 def impaired(registry: Registry, problems: Mapping[str, str], wall: float) -> Iterator[tuple[str, str]]:

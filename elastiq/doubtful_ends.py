@@ -1,4 +1,6 @@
-"""Ends that are in doubt: of machines that were workers, and such as took no effect. Imported when there is one."""
+"""Ends that are in doubt: of machines that never joined or were workers, and such as took no effect. Imported when
+there is one.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +11,33 @@ from elastiq.executor import Outcome
 from elastiq.failed_drains import in_service
 from elastiq.interfaces import InstanceState
 from elastiq.nodes import Node, State
-from elastiq.situation import Step
+from elastiq.situation import Plan, Step
 
 if TYPE_CHECKING:
     from elastiq.ending import Ending
+
+
+def clear_up(ending: Ending, plan: Plan) -> None:
+    """What a plan has of machines that never joined, and of such as serve nobody."""
+    core = ending.core
+    for step in plan.failed:
+        core.registry.move(step.node, State.FAILED, step.reason, core.wall())
+        step.node.act_ended = core.now()  # it may join in this moment: looked at once more
+    for step in plan.kept:
+        step.node.reason = step.reason
+    if plan.failed:
+        ending.look_again()
+    end(ending, plan.ends)
+
+
+def end(ending: Ending, steps: Sequence[Step]) -> None:
+    """End machines that serve nobody. Where one was a worker, the queue is asked first whether it
+    still records a job there."""
+    steps = [step for step in steps if not ending.dry_run(step, "end")]
+    ending.end_for_good([step for step in steps if step.node.worker is None])
+    were_workers = [step for step in steps if step.node.worker is not None]
+    if were_workers:
+        end_unused(ending, were_workers)
 
 
 def end_unused(ending: Ending, were_workers: Sequence[Step]) -> None:

@@ -38,7 +38,7 @@ class Ending:
         black_hole = step.for_good and not (step.taken or step.emptied)
         if black_hole:
             core.tell(f"black hole {node.name}", f"{step.reason}: drained for good where elastiq may drain")
-        if node.worker is None or (step.for_good and not core.batch.can_drain) or self._dry_run(step, "drain and end"):
+        if node.worker is None or (step.for_good and not core.batch.can_drain) or self.dry_run(step, "drain and end"):
             return
         if black_hole and not node.condemned:
             from elastiq.black_holes import condemn
@@ -56,7 +56,7 @@ class Ending:
         drain = partial(core.batch.drain, node.worker, DrainMode.PEACEFUL if step.for_good else DrainMode.IF_IDLE)
         core.act_on_batch(node, drain, partial(self._drained, node))
 
-    def _dry_run(self, step: Step, what: str) -> bool:
+    def dry_run(self, step: Step, what: str) -> bool:
         core, name = self.core, step.node.name
         if core.settings.dry_run_shutdown_vms:
             core.tell_once(f"dry run {step.node.id}", f"dry run: would {what} {name}: {step.reason}")
@@ -135,22 +135,11 @@ class Ending:
 
     # ------------------------------------------------------------------ end
 
-    def end(self, steps: Sequence[Step]) -> None:
-        """End machines that serve nobody. Where one was a worker, the queue is asked first whether it
-        still records a job there."""
-        steps = [step for step in steps if not self._dry_run(step, "end")]
-        self.end_for_good([step for step in steps if step.node.worker is None])
-        were_workers = [step for step in steps if step.node.worker is not None]
-        if were_workers:
-            from elastiq.doubtful_ends import end_unused
-
-            end_unused(self, were_workers)
-
     def end_for_good(self, steps: Sequence[Step]) -> None:
         """For good: from here on it is asked for until the cloud confirms it."""
         core = self.core
         steps = [step for step in steps if step.node.instance_id and step.node.site in core.clouds]
-        steps = [step for step in steps if not self._dry_run(step, "end")]
+        steps = [step for step in steps if not self.dry_run(step, "end")]
         if any(pool.terms.idle_action == "stop" for pool in core.settings.pools):
             from elastiq.stopping import stop_some
 

@@ -14,6 +14,7 @@ from elastiq.interfaces import Instance
 from elastiq.nodes import Node, Registry
 from elastiq.settings import Settings
 from elastiq.situation import Allowance
+from elastiq.stopped import is_stopped
 
 HOUR_S = 3600.0
 DAY_S = 24 * HOUR_S
@@ -118,4 +119,4 @@ def hourly(settings: Settings, nodes: Iterable[Node]) -> float:
         found = known[node.pool].price(node.flavour, node.market) if node.pool in known else None
         return dearest if found is None else found
 
-    return sum(price(node) for node in nodes if not node.is_stopped)
+    return sum(price(node) for node in nodes if not is_stopped(node))

@@ -12,7 +12,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, AbstractSet, Iterable, Iterator, Mapping, Optional
 
-from elastiq.interfaces import Instance, InstanceState, Resources, Worker
+from elastiq.interfaces import Instance, Resources, Worker
 
 if TYPE_CHECKING:
     from elastiq.strangers import Stranger
@@ -123,12 +123,6 @@ class Node:
     def notice(self) -> str:
         """Why the cloud is about to take it away, as itself or its worker says; empty if it is not."""
         return (self.instance.notice if self.instance else "") or (self.seen.notice if self.seen else "")
-
-    @property
-    def is_stopped(self) -> bool:
-        """Whether the cloud has confirmed that it is stopped: it costs next to nothing, and can be started."""
-        there = self.instance is not None and self.instance.state is InstanceState.STOPPED
-        return self.state is State.STOPPED and there
 
     @property
     def for_good(self) -> bool:

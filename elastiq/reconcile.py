@@ -12,7 +12,7 @@ from operator import attrgetter
 from typing import Callable, Iterable, Mapping, Optional
 
 from elastiq.interfaces import Instance, Instances, InstanceState, Worker, Workers, WorkerState
-from elastiq.nodes import AT_BOOT, IN_SERVICE, JOINED, TO_COME, Node, Registry, State
+from elastiq.nodes import AT_BOOT, IN_SERVICE, JOINED, Node, Registry, State
 from elastiq.wording import counted
 
 Explain = Callable[[], Mapping[str, str]]
@@ -23,7 +23,6 @@ CLOCK_SKEW_S = 300.0
 STORED_EVERY_S = 60.0
 # How fast jobs start on a machine is averaged over about this time.
 PACE_S = 600.0
-BROKEN = (InstanceState.STOPPING, InstanceState.STOPPED, InstanceState.ERROR)
 
 
 # --------------------------------------------------------------------------- the cloud's side
@@ -81,18 +80,14 @@ def _update(registry: Registry, node: Node, instance: Instance, began: float, wa
         return
     elif state is InstanceState.SHUTTING_DOWN:
         registry.move(node, State.TERMINATING, f"the cloud is ending it: {detail}", wall)
-    elif state in BROKEN:
-        starts = node.was_stopped and node.state is State.PENDING and began < node.listed_by
-        if node.state is State.STOPPED or (starts and state is not InstanceState.ERROR):
-            return
-        if node.seen is None:  # a worker that reports outweighs the cloud's word
-            registry.move(node, State.FAILED, f"the cloud says {detail}", wall)
     elif state in (InstanceState.PENDING, InstanceState.UNKNOWN) and node.state is State.REQUESTED:
         registry.move(node, State.PENDING, "", wall)  # whatever it is called, it was made
     elif state is InstanceState.RUNNING and node.state in (State.REQUESTED, State.PENDING):
         registry.move(node, State.BOOTING, "", wall)
-    elif state is InstanceState.UNKNOWN and node.state in TO_COME:
-        node.reason = f"the cloud says {detail}, which is unknown here"
+    elif state not in (InstanceState.PENDING, InstanceState.RUNNING):
+        from elastiq.discrepancies import troubled
+
+        troubled(registry, node, instance, began, wall)
 
 
 # --------------------------------------------------------------------------- the batch system's side

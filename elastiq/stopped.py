@@ -20,12 +20,18 @@ MARKET = "stopped"  # of the offers that stopped machines are
 STARTS_REFUSED = 3  # for a reason of its own, and a machine is ended
 
 
+def is_stopped(node: Node) -> bool:
+    """Whether the cloud has confirmed that it is stopped: it costs next to nothing, and can be started."""
+    there = node.instance is not None and node.instance.state is InstanceState.STOPPED
+    return node.state is State.STOPPED and there
+
+
 def startable(
     registry: Registry, settings: Settings, drained: AbstractSet[str], offer: Offer, now: float, wall: float
 ) -> list[Node]:
     """The machines of such an offer that can be started now, the oldest first."""
     kind, pool = (offer.pool, offer.flavour, offer.network), settings.pool(offer.pool)
-    nodes = [node for node in registry if node.is_stopped and (node.pool, node.flavour, node.network) == kind]
+    nodes = [node for node in registry if is_stopped(node) and (node.pool, node.flavour, node.network) == kind]
     # While its last ad is still there, it could not be told from the one that is to come.
     ready = [node for node in nodes if node.worker is None and node.seen is None and node.may_act(now)]
     return sorted((n for n in ready if not _spent(n, pool, drained, wall)), key=lambda node: node.number)
@@ -73,7 +79,7 @@ def ends(s: Situation, orders: Orders) -> Iterator[Step]:
         why = _spent(node, s.settings.pool(node.pool), s.drained, s.wall)
         if node.instance is not None and node.instance.state is InstanceState.ERROR:
             why = why or f"the cloud says {node.instance.state_detail or 'error'}"
-        if not why and id(node) not in started and node.is_stopped:
+        if not why and id(node) not in started and is_stopped(node):
             places = sum(count for group, pools, count in wanted if _is_in_the_way(orders, node, group, pools))
             if places > making_way:
                 why = "stopped, and another kind of machine is needed in its place"

@@ -107,11 +107,6 @@ class Store:
     def recall(self, key: str) -> Optional[Any]:
         return next(iter(self._records("fact", key)), None)
 
-    def history(self, last: int = 100) -> list[Line]:
-        """The last lines of history, oldest first."""
-        latest = "SELECT * FROM history ORDER BY number DESC LIMIT ?"
-        return self._read(f"SELECT at, what, node, pool, reason FROM ({latest}) ORDER BY number", (last,))
-
     # ------------------------------------------------------------------ inside
 
     def _open(self) -> sqlite3.Connection:
@@ -127,10 +122,9 @@ class Store:
             db.executescript("PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA wal_autocheckpoint = 1;")
             version = db.execute("PRAGMA user_version").fetchone()[0]
             if version > VERSION:
-                raise StoreError(
-                    f"{self.path}: written by a newer elastiq (schema {version}, this one knows {VERSION}): "
-                    "install that version again, or move the file away"
-                )
+                from elastiq.torn import newer
+
+                raise newer(self.path, version, VERSION)
             # A file that was cut within its first page is an empty database to SQLite.
             broken = "no state" if size and not version else db.execute("PRAGMA quick_check").fetchone()[0]
             if broken != "ok":
@@ -182,10 +176,10 @@ class Store:
 
     def _records(self, kind: str, key: str = "") -> list[Any]:
         """The data of all records of a kind, or of the one with this key, in the order of writing."""
-        rows = self._read("SELECT data FROM records WHERE kind = ? AND ? IN ('', key) ORDER BY rowid", (kind, key))
+        rows = self.read("SELECT data FROM records WHERE kind = ? AND ? IN ('', key) ORDER BY rowid", (kind, key))
         return [json.loads(data) for (data,) in rows]
 
-    def _read(self, sql: str, parameters: tuple[Any, ...]) -> list[Any]:
+    def read(self, sql: str, parameters: tuple[Any, ...]) -> list[Any]:
         try:
             return self._db.execute(sql, parameters).fetchall()
         except sqlite3.Error as exc:

@@ -1,4 +1,5 @@
-"""A state file that cannot be opened. One that is corrupt is kept aside: what is ours is found by the cloud's tags.
+"""A state file that cannot be opened or used. One that is corrupt is kept aside: what is ours is found by the cloud's
+tags.
 
 Imported when it is needed.
 """
@@ -29,3 +30,19 @@ def open_anew(path: str, why: Exception, start: Callable[[], sqlite3.Connection]
         return start(), notice
     except (OSError, sqlite3.Error) as exc:
         raise StoreError(f"{path} is corrupt ({why}) and cannot be replaced: {exc}") from exc
+
+
+def newer(path: str, schema: int, known: int) -> StoreError:
+    """Why a file with a schema that is above the known one is not used."""
+    return StoreError(
+        f"{path}: written by a newer elastiq (schema {schema}, this one knows {known}): "
+        "install that version again, or move the file away"
+    )
+
+
+def of_another(path: str, machines: int, before: object, cluster: str) -> StoreError:
+    """Why a file with machines of another cluster_name is not used."""
+    return StoreError(
+        f"{path}: holds machines ({machines}) of cluster_name {before}, which would be "
+        f"lost to {cluster}: set the old name again, or end them and move the file away"
+    )

@@ -8,6 +8,7 @@ from elastiq.demand import Standing
 from elastiq.explain.known import Known, named, waiting
 from elastiq.interfaces import Pool
 from elastiq.nodes import AT_BOOT, Node, State
+from elastiq.stopped import is_stopped
 
 
 def explained(known: Known, node: Node) -> str:
@@ -124,7 +125,7 @@ def _draining(known: Known, node: Node) -> str:
 
 def _stopped(known: Known, node: Node) -> str:
     why = node.reason.rpartition(": stopped")[0] or node.reason
-    if not node.is_stopped:
+    if not is_stopped(node):
         return f"its stop was asked for at {known.at(node.since)} ({why}): costs until the cloud confirms it"
     if not node.may_act(known.s.now) or node.worker is not None:
         return f"stopped ({why}): what is known of it is being looked at again"

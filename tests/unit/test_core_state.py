@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from elastiq import history
 from elastiq.demand import Standing
 from elastiq.executor import DeadlineError
 from elastiq.health import BOOTS_BEFORE_BREAK
@@ -71,7 +72,7 @@ def test_an_illegal_transition_is_counted_and_logged_and_nothing_else(caplog: py
     core.persist()
     assert core.counters == {"illegal_transitions": 1}
     assert "i-1: illegal transition terminating -> pending (nonsense)" in caplog.text
-    assert core.store.history() == []
+    assert history.lines(core.store) == []
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from typing import Any, Optional
 
 import pytest
 
+from elastiq import history
 from elastiq.interfaces import DrainMode, InstanceState, Jobs, WorkerState
 from elastiq.nodes import Node, State
 from elastiq.schedule import Schedule, Window
@@ -127,12 +128,12 @@ def test_what_the_cloud_takes_is_drained_peacefully_replaced_once_and_its_offer_
     assert (launches(rig), drains(rig)) == (["ec2/medium/on-demand"], [DrainMode.PEACEFUL])
     assert list(rig.core.health.blocks) == ["offer ec2/medium/spot"]
     assert NOTICE in rig.core.health.blocks["offer ec2/medium/spot"].reason
-    assert ("notice", "i-1", "ec2", NOTICE) in [line[1:] for line in rig.store.history()]
+    assert ("notice", "i-1", "ec2", NOTICE) in [line[1:] for line in history.lines(rig.store)]
     rig.batch.set_workers(a_worker(state=WorkerState.DRAINING, drained_by=OURS, jobs=4))
     rig.pass_time(300.0)
     assert state_of(node) is State.DRAINING
     assert len(launches(rig)) == 1
-    assert [what for _, what, *_ in rig.store.history()].count("notice") == 1
+    assert [what for _, what, *_ in history.lines(rig.store)].count("notice") == 1
 
 
 def test_it_is_ended_when_its_last_job_has_ended() -> None:

@@ -7,6 +7,7 @@ from typing import Any, Optional
 
 import pytest
 
+from elastiq.doubtful_ends import end
 from elastiq.ending import ENDS_IN_ONE_CALL, LONGEST_RETRY_S, RETRY_S, Ending
 from elastiq.executor import UnsentError
 from elastiq.interfaces import DrainAnswer, DrainMode, DrainOutcome, EndAnswer, EndOutcome, InstanceState, WorkerState
@@ -278,7 +279,7 @@ def test_a_dry_run_drains_and_ends_nothing() -> None:
     ending = a_node(State.TERMINATING, 3)
     rig = Rig(idle, failed, ending, dry_run_shutdown_vms=True)
     rig.ending.drain(Step(idle, "idle"))
-    rig.ending.end([Step(failed, "never joined")])
+    end(rig.ending, [Step(failed, "never joined")])
     rig.ending.again()
     rig.look()
     assert [node.state for node in rig.core.registry] == [State.IDLE, State.FAILED, State.TERMINATING]
@@ -322,7 +323,7 @@ def test_a_drain_of_somebody_else_is_never_undone(by: Optional[str]) -> None:
 def test_a_machine_that_never_was_a_worker_is_ended_without_asking_the_queue() -> None:
     node = a_node(State.FAILED)
     rig = Rig(node)
-    rig.ending.end([Step(node, "did not join")])
+    end(rig.ending, [Step(node, "did not join")])
     rig.executor.only("cloud").finish()
     assert (rig.terminated(), rig.batch.script.asked) == ([("i-1",)], [])
 
@@ -331,7 +332,7 @@ def test_a_lost_machine_is_ended_if_the_queue_records_no_job_there() -> None:
     free, used = a_node(State.LOST, 1), a_node(State.LOST, 2)
     rig = Rig(free, used)
     rig.batch.script.answers["recorded"] = {"w2": 3}
-    rig.ending.end([Step(free, "missing"), Step(used, "missing")])
+    end(rig.ending, [Step(free, "missing"), Step(used, "missing")])
     assert rig.executor.acts() == []
     rig.executor.reads("recorded jobs")[0].finish()
     assert rig.batch.script.asked == [("recorded", ("w1", "w2"))]
@@ -345,7 +346,7 @@ def test_a_lost_machine_is_ended_if_the_queue_records_no_job_there() -> None:
 def test_a_lost_machine_is_kept_while_the_queue_does_not_answer() -> None:
     node = a_node(State.LOST)
     rig = Rig(node)
-    rig.ending.end([Step(node, "missing")])
+    end(rig.ending, [Step(node, "missing")])
     rig.executor.reads("recorded jobs")[0].fail(UNREACHABLE)
     assert (state_of(node), rig.executor.pending) == (State.LOST, [])
 
@@ -353,7 +354,7 @@ def test_a_lost_machine_is_kept_while_the_queue_does_not_answer() -> None:
 def test_a_lost_machine_is_kept_if_the_view_became_unsettled_while_the_queue_was_asked() -> None:
     node = a_node(State.LOST)
     rig = Rig(node)
-    rig.ending.end([Step(node, "missing")])
+    end(rig.ending, [Step(node, "missing")])
     rig.no_end = "the collector has been up for only 1 s"
     rig.executor.reads("recorded jobs")[0].finish()
     assert (state_of(node), node.acting, rig.executor.pending) == (State.LOST, False, [])
@@ -364,7 +365,7 @@ def test_a_machine_that_came_back_while_its_end_waited_for_its_turn_is_not_ended
     node = a_node(State.LOST)
     rig = Rig(node)
     rig.batch.script.answers["recorded"] = {"w1": 0}
-    rig.ending.end([Step(node, "missing")])
+    end(rig.ending, [Step(node, "missing")])
     rig.executor.reads("recorded jobs")[0].finish()
     assert state_of(node) is State.TERMINATING
     node.seen = a_worker(state=back)  # a read came before the call was sent
@@ -381,7 +382,7 @@ def test_a_machine_that_came_back_while_its_end_waited_for_its_turn_is_not_ended
 def test_a_machine_that_came_back_while_the_queue_was_asked_is_not_ended(state: State) -> None:
     node = a_node(state, worker="w1")
     rig = Rig(node)
-    rig.ending.end([Step(node, "missing")])
+    end(rig.ending, [Step(node, "missing")])
     node.seen = a_worker()
     rig.core.registry.move(node, State.IDLE, "", 0.0)
     rig.executor.reads("recorded jobs")[0].finish()
@@ -391,7 +392,7 @@ def test_a_machine_that_came_back_while_the_queue_was_asked_is_not_ended(state: 
 def test_many_are_ended_in_few_calls() -> None:
     nodes = [a_node(State.FAILED, number) for number in range(1, 2 * ENDS_IN_ONE_CALL + 2)]
     rig = Rig(*nodes)
-    rig.ending.end([Step(node, "never joined") for node in nodes])
+    end(rig.ending, [Step(node, "never joined") for node in nodes])
     for act in rig.executor.acts("cloud"):
         act.finish()
     assert [len(ids) for ids in rig.terminated()] == [ENDS_IN_ONE_CALL, ENDS_IN_ONE_CALL, 1]
@@ -404,7 +405,7 @@ def terminating(**changed: Any) -> tuple[Rig, Node]:
     """A machine that never joined, whose end was asked for."""
     node = a_node(State.FAILED, **changed)
     rig = Rig(node)
-    rig.ending.end([Step(node, "did not join")])
+    end(rig.ending, [Step(node, "did not join")])
     return rig, node
 
 
@@ -473,7 +474,7 @@ def test_one_bad_id_does_not_spoil_the_others() -> None:
         "i-1": EndAnswer(EndOutcome.FAILED, "protected"),
         "i-2": EndAnswer(EndOutcome.ENDING),
     }
-    rig.ending.end([Step(node, "never joined") for node in nodes])
+    end(rig.ending, [Step(node, "never joined") for node in nodes])
     rig.executor.only().finish()
     assert [node.failures for node in nodes] == [1, 0]
 
@@ -482,7 +483,7 @@ def test_an_end_goes_on_after_a_restart(tmp_path: Path) -> None:
     path = str(tmp_path / "db")
     node = a_node(State.FAILED)
     first = Rig(node, store_path=path)
-    first.ending.end([Step(node, "did not join")])
+    end(first.ending, [Step(node, "did not join")])
     first.store.close()  # killed before the call was made
 
     again = Rig(store_path=path)

@@ -8,6 +8,7 @@ from typing import Any, Optional
 
 import pytest
 
+from elastiq import history
 from elastiq.health import Health
 from elastiq.interfaces import CapacityError, InstanceState
 from elastiq.launching import Launching
@@ -193,7 +194,7 @@ def test_a_launch_counts_once_over_a_restart_though_ledger_and_history_have_it(
     ticks = itertools.count(1)
     monkeypatch.setattr(first.core, "wall", lambda: first.clock.time() + 0.001 * next(ticks))
     assert Launching(first.core, lambda: None).launch(Launch(PRICED.offers()[0], 2, "8 waiting jobs"))
-    assert [line[1:] for line in first.store.history()] == [
+    assert [line[1:] for line in history.lines(first.store)] == [
         ("launch", "launch1", "ec2", "2 of ec2/medium: 8 waiting jobs")
     ]
     first.store.close()

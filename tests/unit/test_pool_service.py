@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from elastiq import history
 from elastiq.cli import view
 from elastiq.commanding import carry_out
 from elastiq.control import Refused
@@ -41,7 +42,7 @@ def test_which_pools_are_out_of_service_is_answered_and_shown() -> None:
     assert out_of_service(rig) == {"a": True, "b": True}
     assert (undrain(rig), undrain(rig)) == (["b"], ["b"])
     assert out_of_service(rig) == {"a": False, "b": True}
-    assert [(what, pool) for _, what, _, pool, _ in rig.store.history()] == [
+    assert [(what, pool) for _, what, _, pool, _ in history.lines(rig.store)] == [
         ("drain-pool", "a"),
         ("drain-pool", "b"),
         ("undrain-pool", "a"),

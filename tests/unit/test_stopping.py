@@ -8,7 +8,7 @@ from typing import Any, Optional
 
 import pytest
 
-from elastiq import reconcile
+from elastiq import history, reconcile
 from elastiq.ending import Ending
 from elastiq.executor import DeadlineError
 from elastiq.interfaces import (
@@ -29,6 +29,7 @@ from elastiq.launching import Launching
 from elastiq.nodes import Node, State
 from elastiq.refusals import refused
 from elastiq.situation import Launch, Step
+from elastiq.stopped import is_stopped
 from elastiq.store import StoreError
 from tests.unit.fakes import MARK, OURS, UNREACHABLE, Surroundings
 from tests.unit.values import WALL, a_node, a_pool, a_worker, an_instance, listing, state_of, view
@@ -74,7 +75,7 @@ class Rig(Surroundings):
         return [ids for (ids,) in self.cloud.script.calls(what)]
 
     def notes(self) -> list[str]:
-        return [what for _, what, _, _, _ in self.store.history(100)]
+        return [what for _, what, _, _, _ in history.lines(self.store)]
 
 
 def draining(**changed: Any) -> tuple[Rig, Node]:
@@ -138,10 +139,10 @@ def test_a_stop_is_confirmed_by_the_cloud_and_then_the_worker_is_forgotten() -> 
     rig.executor.only("cloud aws").finish()
     rig.listing(InstanceState.STOPPING)
     rig.look(DRAINED)
-    assert (state_of(node), node.is_stopped, rig.executor.acts()) == (State.STOPPED, False, [])
+    assert (state_of(node), is_stopped(node), rig.executor.acts()) == (State.STOPPED, False, [])
     rig.listing(InstanceState.STOPPED)
     rig.look()
-    assert (node.is_stopped, node.worker, node.joined_at) == (True, None, None)
+    assert (is_stopped(node), node.worker, node.joined_at) == (True, None, None)
     rig.executor.only("batch").finish()
     assert rig.batch.script.calls("forget") == [("w1",)]
 
@@ -396,7 +397,7 @@ def test_it_can_be_stopped_and_confirmed_again() -> None:
     rig.executor.only("cloud aws").finish()
     rig.listing(InstanceState.STOPPED)
     rig.look()
-    assert node.is_stopped
+    assert is_stopped(node)
 
 
 def test_a_start_refused_for_capacity_is_taken_back_and_held_back() -> None:
@@ -531,7 +532,7 @@ def test_killed_while_it_stops_the_next_run_sees_it_stopped(tmp_path: Path) -> N
     assert (state_of(node), rig.executor.acts()) == (State.STOPPED, [])
     rig.listing(InstanceState.STOPPED)
     rig.look(replace(DRAINED, drained_by=None))
-    assert (node.is_stopped, node.worker, rig.core.registry.strangers) == (True, None, {})
+    assert (is_stopped(node), node.worker, rig.core.registry.strangers) == (True, None, {})
     assert rig.start()
 
 

@@ -15,6 +15,7 @@ from typing import Any, Callable
 
 import pytest
 
+from elastiq import history
 from elastiq.demand import Standing, Trial
 from elastiq.interfaces import Intent, Offer, Resources
 from elastiq.nodes import Node, State
@@ -87,22 +88,22 @@ def test_facts_and_history_are_kept(path: str) -> None:
     again = Store(path)
     assert learned_from_json(again.recall("learned") or []) == learned
     assert again.recall("nothing of that name") is None
-    assert [line[1] for line in again.history()] == ["launch", "idle"]
-    assert [line[1] for line in again.history(last=1)] == ["idle"]
+    assert [line[1] for line in history.lines(again)] == ["launch", "idle"]
+    assert [line[1] for line in history.lines(again, last=1)] == ["idle"]
 
 
 def test_moves_and_their_history_are_one_write(path: str) -> None:
     store = Store(path)
     store.save([a_node()], [(WALL, "idle", "i-1", "ec2", "no job runs on it")])
     again = Store(path)
-    assert (len(again.nodes()), len(again.history())) == (1, 1)
+    assert (len(again.nodes()), len(history.lines(again))) == (1, 1)
 
 
 def test_history_is_bounded(path: str) -> None:
     store = Store(path)
     for _ in range(5):
         store.save((), [(WALL, "idle", f"i-{number}", "ec2", "") for number in range(HISTORY_AT_MOST // 2)])
-    lines = store.history(last=10 * HISTORY_AT_MOST)
+    lines = history.lines(store, last=10 * HISTORY_AT_MOST)
     assert len(lines) <= HISTORY_AT_MOST + 1000
     assert lines[-1][2] == f"i-{HISTORY_AT_MOST // 2 - 1}"
 
