@@ -19,6 +19,7 @@ class JobQueue(Accounts):
 
     events: EventQueue
     negotiate_every_s: float
+    spreads: bool = False  # the machine with the most free cpus is filled first, and not the oldest
     jobs: dict[int, Job]  # those that are not done
     workers: dict[str, SimWorker]
     on_change: Callable[[], None]
@@ -157,12 +158,16 @@ class JobQueue(Accounts):
         for jobs in [list(jobs.values()) for jobs in shapes]:
             rest = iter(job for job in jobs if job.matches and not job.not_eligible)
             job = next(rest, None)
-            for worker in list(self.workers.values()):
+            for worker in self._preferred():
                 while job is not None and worker.takes_jobs and request_fits(job.request, worker.free())[0]:
                     self.start(job, worker)
                     job = next(rest, None)
                 if job is None:
                     break
+
+    def _preferred(self) -> list[SimWorker]:
+        workers = list(self.workers.values())
+        return sorted(workers, key=lambda worker: -(worker.free().cpus or 0.0)) if self.spreads else workers
 
 
 def _take_out(by_shape: dict[str, dict[int, Job]], job: Job) -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from benchmarks import consolidation as benchmark
 from elastiq import consolidation
 from elastiq.interfaces import Pool, Resources
 from elastiq.settings import Settings
@@ -82,3 +85,22 @@ def test_what_is_emptied_without_reason_is_seen(
 def test_some_scenarios_have_it_and_empty_machines() -> None:
     on = [seed for seed in range(60) if generate(seed).settings.consolidate]
     assert 4 <= len(on) <= 24
+
+
+# --------------------------------------------------------------------------- benchmarks/consolidation.py
+
+
+def test_where_jobs_are_spread_it_saves_machine_hours_and_evicts_nobody(capsys: pytest.CaptureFixture[str]) -> None:
+    mix = benchmark.daily_mix(1, seed=1)
+    without, with_it = benchmark.compare("a day", partial(benchmark.fed, mix), benchmark.CPUS, True, seed=1)
+    assert with_it.machine_hours < 0.95 * without.machine_hours
+    assert (without.evictions, with_it.evictions, len(with_it.waits_s)) == (0, 0, len(mix))
+    assert capsys.readouterr().out.startswith("a day, spread:\n")
+
+
+def test_a_workflows_tasks_wait_for_their_parents(tmp_path: Path) -> None:
+    path = tmp_path / "flow.csv"
+    path.write_text("task,category,runtime_s,avg_cpu_pct,parent_tasks\n1,a,600,150,\n2,b,60,,\n3,c,60,20,1 2\n")
+    played = benchmark.play(partial(benchmark.workflow, path, 4), 4, consolidate=True, spread=False, seed=1)
+    assert (len(played.waits_s), played.launches, played.evictions) == (3, 1, 0)
+    assert played.waits_s[2] < 60.0, "it was submitted when the others were done, and not before"

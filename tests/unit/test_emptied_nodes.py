@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from elastiq.daemon import ATTENTIVE_S
+from elastiq.ending import SHOWN_AFTER_S
 from elastiq.interfaces import DrainAnswer, DrainMode, DrainOutcome, Jobs, Resources, WorkerState
 from elastiq.nodes import Node, State
 from elastiq.planner import plan
@@ -99,7 +100,7 @@ def test_a_job_that_began_before_the_drain_took_effect_ends_by_itself_too() -> N
 def test_a_drain_that_was_lost_returns_it() -> None:
     rig, node = being_emptied()
     rig.executor.only("batch").finish()
-    rig.run(1.0)
+    rig.run(SHOWN_AFTER_S)
     node.seen = worker(1)
     rig.look()
     assert state_of(node) is State.BUSY
@@ -136,7 +137,7 @@ def test_a_restart_before_the_drain_was_sent_leaves_it_in_service(tmp_path: Path
     for _ in range(2):
         node.seen = worker(1)
         again.look()
-        again.run(1.0)
+        again.run(SHOWN_AFTER_S)
     assert state_of(node) is State.BUSY
 
 
