@@ -12,6 +12,7 @@ import pytest
 from tests.e2e.cluster import Cluster
 from tests.e2e.daemon import SERVICE, Daemon, Overrides
 from tests.e2e.rig import lifecycle, places
+from tests.e2e.rig.client import Ec2
 from tests.e2e.tap import Tap
 
 StartDaemon = Callable[..., Daemon]
@@ -59,6 +60,14 @@ def cluster(rig: None, request: pytest.FixtureRequest) -> Iterator[Cluster]:
     yield cluster
     if request.node.stash.get(_failed, False):
         print(cluster.evidence())
+
+
+@pytest.fixture
+def second(cluster: Cluster) -> Ec2:
+    """A second EC2 endpoint with instances of its own, for workers of the same cluster."""
+    lifecycle.start_ec2(places.SECOND)
+    cluster.clouds.append(Ec2(places.SECOND))
+    return cluster.clouds[1]
 
 
 @pytest.fixture

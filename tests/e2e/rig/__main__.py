@@ -63,8 +63,10 @@ def _status() -> None:
         print(f"job {job['ClusterId']}.{job['ProcId']} status {job['JobStatus']} {job.get('RemoteHost', '')}")
     for slot in htcondor.machines("Name,State,Activity,Cpus"):
         print(f"slot {slot['Name']} {slot['State']} {slot['Activity']} {slot['Cpus']} cpus")
-    for instance in client.Ec2().instances():
-        print(f"instance {instance['id']} {instance['state']} {instance['address']} {instance['tags']}")
+    for endpoint in filter(lifecycle.serves, places.ENDPOINTS):
+        for instance in client.Ec2(endpoint).instances():
+            words = [instance[name] for name in ("id", "type", "state", "address", "tags")]
+            print(f"{endpoint.name} instance", *words)
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import socket
+from pathlib import Path
 from typing import Any, Optional
 
 from tests.e2e.rig import places
@@ -12,7 +13,10 @@ from tests.e2e.rig.process import RigError
 
 
 class Ec2:
-    """The cloud behind the API: what it did, what it shall do."""
+    """The cloud behind an API: what it did, what it shall do."""
+
+    def __init__(self, endpoint: places.Endpoint = places.FIRST) -> None:
+        self.endpoint = endpoint
 
     def log(self, action: str = "") -> list[dict[str, Any]]:
         """The API calls since the last reset, oldest first; only those of ``action`` if given.
@@ -58,24 +62,29 @@ class Ec2:
         """End everything and forget it."""
         self._ask("reset")
 
-    @staticmethod
-    def _ask(path: str, argument: object = None) -> Any:
-        connection = _UnixConnection("localhost", timeout=60)
+    def _ask(self, path: str, argument: object = None) -> Any:
+        control = places.ec2_socket(self.endpoint)
+        connection = _UnixConnection(control)
         try:
             connection.request("POST", f"/{path}", json.dumps(argument))
             answer = connection.getresponse()
             text = answer.read()
         except OSError as error:
-            raise RigError(f"the EC2 server does not answer on {places.ec2_socket()}: {error}") from None
+            raise RigError(f"the EC2 server does not answer on {control}: {error}") from None
         finally:
             connection.close()
         if answer.status != 200:
-            raise RigError(f"the EC2 server answered {answer.status} to {path}: see {places.base()}/ec2.log")
+            log = control.with_suffix(".log")
+            raise RigError(f"the EC2 server answered {answer.status} to {path}: see {log}")
         return json.loads(text)
 
 
 class _UnixConnection(http.client.HTTPConnection):
+    def __init__(self, path: Path) -> None:
+        super().__init__("localhost", timeout=60)
+        self._path = path
+
     def connect(self) -> None:
         self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self.sock.settimeout(self.timeout)
-        self.sock.connect(str(places.ec2_socket()))
+        self.sock.connect(str(self._path))

@@ -89,13 +89,15 @@ MASTER_BACKOFF_CEILING = 2
 
 @dataclass(frozen=True)
 class WorkerOptions:
-    """What differs between workers. ``published_id`` is the instance id in the ad, empty for none."""
+    """What differs between workers. ``published_id`` is the instance id in the ad, empty for none; ``user_data``
+    are further lines of configuration."""
 
     published_id: str = ""
     cpus: int = 4
     memory_mb: int = 8192
     gpus: int = 0
     retirement_s: int = 0
+    user_data: str = ""
 
 
 def worker(local: str, address: str, options: WorkerOptions) -> str:
@@ -103,6 +105,8 @@ def worker(local: str, address: str, options: WorkerOptions) -> str:
     published = (
         f'EC2InstanceID = "{options.published_id}"\nSTARTD_ATTRS = EC2InstanceID\n' if options.published_id else ""
     )
+    # GPUs that nobody has, by name; those that exist would be found by condor_gpu_discovery
+    gpus = ", ".join(f"GPU-{number}" for number in range(options.gpus))
     return f"""\
 {_COMMON}{_directories(local)}
 DAEMON_LIST = MASTER STARTD
@@ -116,6 +120,7 @@ ALLOW_ADMINISTRATOR = condor@rig root@rig
 {published}
 NUM_CPUS = {options.cpus}
 MEMORY = {options.memory_mb}
+{f"MACHINE_RESOURCE_GPUS = {gpus}" if gpus else ""}
 NUM_SLOTS = 1
 NUM_SLOTS_TYPE_1 = 1
 SLOT_TYPE_1 = 100%
@@ -142,6 +147,7 @@ ENABLE_URL_TRANSFERS = False
 JAVA =
 DOCKER =
 SINGULARITY =
+{options.user_data}
 """
 
 

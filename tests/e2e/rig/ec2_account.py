@@ -6,6 +6,7 @@ once, gives addresses from anywhere, and shows a new instance to every reader im
 
 from __future__ import annotations
 
+import base64
 import itertools
 import os
 import time
@@ -17,8 +18,10 @@ os.environ.setdefault("MOTO_EC2_LOAD_DEFAULT_AMIS", "true")
 import moto.ec2.models.instances as moto_instances
 import moto.ec2.utils as moto_utils
 from moto.ec2.models import EC2Backend, ec2_backends
+from moto.ec2.models.instance_types import INSTANCE_TYPES
 
 from tests.e2e.rig import places
+from tests.e2e.rig.condor_config import WorkerOptions
 from tests.e2e.rig.ec2_image import IMAGE
 
 _CODES = {"pending": 0, "running": 16, "error": 0, "shutting-down": 32, "terminated": 48, "stopping": 64, "stopped": 80}
@@ -36,8 +39,6 @@ class Behaviour:
     published: str = "own"  # the instance id in the worker's ad: "own", "none", or the text itself
     foreign_address: bool = False  # the worker has another address than the cloud says
     silent_end: bool = False  # the worker dies without a word to the pool
-    cpus: int = 4
-    memory_mb: int = 8192
     retirement_s: int = 0  # MAXJOBRETIREMENTTIME of the worker
 
 
@@ -46,6 +47,7 @@ class Machine:
     """What stands behind an instance."""
 
     behaviour: Behaviour
+    user_data: str = ""
     launched_at: float = field(default_factory=time.monotonic)
     worker: Optional[str] = None  # the worker's address, once it was started
     ending_since: Optional[float] = None
@@ -55,10 +57,12 @@ class Machine:
 class Account:
     """All instances. The caller holds the server's lock."""
 
-    def __init__(self) -> None:
+    def __init__(self, endpoint: places.Endpoint) -> None:
+        self.endpoint = endpoint
         self.behaviour = Behaviour()
         self.machines: dict[str, Machine] = {}
-        self._addresses: Iterator[str] = (f"172.31.{200 + n // 250}.{2 + n % 250}" for n in itertools.count())
+        first = endpoint.first_net
+        self._addresses: Iterator[str] = (f"172.31.{first + n // 250}.{2 + n % 250}" for n in itertools.count())
         self._patch_moto()
 
     def instances(self) -> list[Any]:
@@ -72,12 +76,13 @@ class Account:
         """How many more instances the cloud has capacity for."""
         return self.behaviour.capacity - sum(instance.state in ("pending", "running") for instance in self.instances())
 
-    def launched(self, ids: list[str]) -> None:
-        """Give new instances a machine; they are pending from now."""
+    def launched(self, ids: list[str], user_data: str = "") -> None:
+        """Give new instances a machine; they are pending from now. ``user_data`` is in base64."""
         for instance in self.instances():
             if instance.id in ids:
                 self.set_state(instance, "pending")
-                self.machines[instance.id] = Machine(Behaviour(**vars(self.behaviour)))
+                said = base64.b64decode(user_data).decode()
+                self.machines[instance.id] = Machine(Behaviour(**vars(self.behaviour)), said)
 
     def terminating(self, ids: list[str]) -> None:
         """moto has ended them at once; a cloud takes a while."""
@@ -90,7 +95,7 @@ class Account:
         """An instance that somebody else launched."""
         reservation = self._backend().run_instances(
             IMAGE, 1, None, [], tags={"instance": tags}, instance_type="c5.xlarge", client_token=token,
-            is_instance_type_default=False, region_name=places.REGION, private_ip=address,
+            is_instance_type_default=False, region_name=self.endpoint.region, private_ip=address,
         )  # fmt: skip
         instance = reservation.instances[0]
         self.launched([instance.id])
@@ -106,9 +111,22 @@ class Account:
     def next_address(self) -> str:
         return next(self._addresses)
 
-    @staticmethod
-    def _backend() -> Any:
-        return ec2_backends["123456789012"][places.REGION]
+    def worker_options(self, instance: Any) -> WorkerOptions:
+        """What its image makes of it: a worker of its flavour's size, and of what its user data says."""
+        machine = self.machines[instance.id]
+        behaviour = machine.behaviour
+        flavour = INSTANCE_TYPES[instance.instance_type]
+        return WorkerOptions(
+            published_id={"own": instance.id, "none": ""}.get(behaviour.published, behaviour.published),
+            cpus=flavour["VCpuInfo"]["DefaultVCpus"],
+            memory_mb=flavour["MemoryInfo"]["SizeInMiB"],
+            gpus=sum(gpu["Count"] for gpu in flavour.get("GpuInfo", {}).get("Gpus", ())),
+            retirement_s=behaviour.retirement_s,
+            user_data=machine.user_data,
+        )
+
+    def _backend(self) -> Any:
+        return ec2_backends["123456789012"][self.endpoint.region]
 
     def _patch_moto(self) -> None:
         listing: Callable[..., list[Any]] = moto_instances.InstanceBackend.all_reservations

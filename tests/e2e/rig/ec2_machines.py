@@ -10,7 +10,6 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Callable, Optional
 
 from tests.e2e.rig import network, places, worker
-from tests.e2e.rig.condor_config import WorkerOptions
 from tests.e2e.rig.ec2_account import Account, Machine
 
 TICK_S = 0.05
@@ -42,10 +41,7 @@ class Hypervisor:
             if behaviour.join:
                 own = instance.private_ip_address
                 machine.worker = self._account.next_address() if behaviour.foreign_address else own
-                published = {"own": instance.id, "none": ""}.get(behaviour.published, behaviour.published)
-                options = WorkerOptions(
-                    published, behaviour.cpus, behaviour.memory_mb, retirement_s=behaviour.retirement_s
-                )
+                options = self._account.worker_options(instance)
                 self._submit(machine.worker, lambda address: worker.boot(address, options))
         elif instance.state in ("shutting-down", "terminated") and not machine.ended:
             if machine.ending_since is None:
@@ -74,11 +70,11 @@ class Hypervisor:
             traceback.print_exc()
 
     def end_all(self) -> None:
-        """End every worker, orderly, and wait for it. The caller does not hold the lock."""
+        """End every worker of this endpoint, orderly, and wait for it. The caller does not hold the lock."""
         self._workers.shutdown(wait=True)
         with ThreadPoolExecutor(8) as pool:
-            names = [name for name in network.namespaces() if name != places.HUB]
-            list(pool.map(worker.halt, (_address(name) for name in names)))
+            addresses = [_address(name) for name in network.namespaces() if name != places.HUB]
+            list(pool.map(worker.halt, filter(self._account.endpoint.holds, addresses)))
         self._workers = ThreadPoolExecutor(4)
 
 

@@ -1,4 +1,4 @@
-"""The EC2 API over HTTP, with instances that become workers; `python -m tests.e2e.rig.ec2_server`.
+"""The EC2 API over HTTP, with instances that become workers; `python -m tests.e2e.rig.ec2_server ENDPOINT`.
 
 Runs in the hub's namespace. Clients talk EC2 to its port; tests talk JSON to a Unix socket
 (`client.Ec2`): `/faults`, `/behaviour`, `/log`, `/instances`, ...
@@ -11,6 +11,7 @@ import io
 import json
 import re
 import socket
+import sys
 import threading
 import time
 import urllib.parse
@@ -32,9 +33,9 @@ _VARYING = ("Action", "Version", "Signature", "Timestamp", "X-Amz-Date")
 class Server:
     """Both applications, and what they share."""
 
-    def __init__(self) -> None:
+    def __init__(self, endpoint: places.Endpoint) -> None:
         self.lock = threading.RLock()
-        self.account = Account()
+        self.account = Account(endpoint)
         self.faults = Faults()
         self.log: list[dict[str, Any]] = []
         self._tokens: dict[str, tuple[str, bytes]] = {}
@@ -104,7 +105,7 @@ class Server:
         count = b"MinCount=%d" % min(most, room)  # moto makes MinCount of them
         status, answer = self._ask_moto(environ, re.sub(rb"MinCount=\d+", count, body))
         if status == 200:
-            self.account.launched(_instance_ids(answer))
+            self.account.launched(_instance_ids(answer), call.get("UserData", ""))
             answer = answer.replace(b"<code>16</code>", b"<code>0</code>").replace(b"<name>running<", b"<name>pending<")
             if token:
                 self._tokens[token] = asked, answer
@@ -201,11 +202,12 @@ def _instance_ids(answer: bytes) -> list[str]:
 
 
 def main() -> None:
-    server = Server()
-    places.ec2_socket().unlink(missing_ok=True)
-    control = make_server(f"unix://{places.ec2_socket()}", 0, server.control, threaded=True)
+    endpoint = next(one for one in places.ENDPOINTS if one.name == sys.argv[1])
+    server, path = Server(endpoint), places.ec2_socket(endpoint)
+    path.unlink(missing_ok=True)
+    control = make_server(f"unix://{path}", 0, server.control, threaded=True)
     threading.Thread(target=control.serve_forever, daemon=True).start()
-    make_server(places.HUB_IP, places.EC2_PORT, server.ec2, threaded=True).serve_forever()
+    make_server(places.HUB_IP, endpoint.port, server.ec2, threaded=True).serve_forever()
 
 
 if __name__ == "__main__":

@@ -37,7 +37,12 @@ def missing() -> str:
 
 def is_up() -> bool:
     """Whether the rig runs."""
-    return running(htcondor.pid_file()) is not None and running(_ec2_pid_file()) is not None
+    return running(htcondor.pid_file()) is not None and serves(places.FIRST)
+
+
+def serves(endpoint: places.Endpoint) -> bool:
+    """Whether this endpoint runs."""
+    return running(_ec2_pid_file(endpoint)) is not None
 
 
 class CannotRun(RigError):
@@ -87,7 +92,7 @@ def up() -> None:
     _OWNER.write_text(str(places.base()))
     network.make_hub()
     htcondor.start_head()
-    _start_ec2()
+    start_ec2(places.FIRST)
 
 
 def reset() -> None:
@@ -95,7 +100,8 @@ def reset() -> None:
     if htcondor.queue("ClusterId"):
         htcondor.as_root(["condor_rm", "-all"], check=False)
         htcondor.as_root(["condor_rm", "-forcex", "-all"], check=False)
-    Ec2().reset()
+    for endpoint in filter(serves, places.ENDPOINTS):
+        Ec2(endpoint).reset()
     if htcondor.machines("Name"):
         _forget_workers()
     if not poll(_is_clean, 15, 0.1):
@@ -118,7 +124,9 @@ def _is_clean() -> bool:
 
 def down() -> None:
     """End every process and namespace of the rig, however it was left."""
-    end(_ec2_pid_file())
+    for endpoint in places.ENDPOINTS:
+        end(_ec2_pid_file(endpoint))
+        places.ec2_socket(endpoint).unlink(missing_ok=True)
     names = network.namespaces()
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(network.remove, [name for name in names if name != places.HUB]))
@@ -126,7 +134,6 @@ def down() -> None:
     network.remove(places.HUB)
     for path in places.base().glob(f"{places.NAMESPACE_PREFIX}*.pid"):
         path.unlink()
-    places.ec2_socket().unlink(missing_ok=True)
     _OWNER.unlink(missing_ok=True)
     left = network.namespaces() + _mounts()
     if left:
@@ -146,18 +153,21 @@ def _mounts() -> list[str]:
     return [point for point in points if point.startswith(below)]
 
 
-def _ec2_pid_file() -> Path:
-    return places.base() / "ec2.pid"
+def _ec2_pid_file(endpoint: places.Endpoint) -> Path:
+    return places.base() / f"{endpoint.name}.pid"
 
 
-def _start_ec2() -> None:
-    if running(_ec2_pid_file()) is None:
-        argv = network.within(places.HUB, [sys.executable, "-m", "tests.e2e.rig.ec2_server"])
+def start_ec2(endpoint: places.Endpoint) -> None:
+    """Start an endpoint unless it runs, and wait until it answers; `RigError` if it never does."""
+    log = places.base() / f"{endpoint.name}.log"
+    if not serves(endpoint):
+        argv = network.within(places.HUB, [sys.executable, "-m", "tests.e2e.rig.ec2_server", endpoint.name])
         environment = {
             **os.environ,
             "PYTHONPATH": str(places.REPOSITORY),
             places.DIRECTORY_VARIABLE: str(places.base()),
         }
-        start(argv, places.base() / "ec2.log", _ec2_pid_file(), environment)
-    if not poll(places.ec2_socket().exists, 30) or Ec2().log() is None:
-        raise RigError(f"the EC2 server does not start: see {places.base()}/ec2.log")
+        places.ec2_socket(endpoint).unlink(missing_ok=True)
+        start(argv, log, _ec2_pid_file(endpoint), environment)
+    if not poll(places.ec2_socket(endpoint).exists, 30) or Ec2(endpoint).log() is None:
+        raise RigError(f"the EC2 server does not start: see {log}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 
 DIRECTORY_VARIABLE = "ELASTIQ_E2E_DIR"
@@ -13,9 +14,32 @@ HUB = NAMESPACE_PREFIX + "hub"
 BRIDGE = "eqe-br0"
 HUB_IP = "172.31.0.1"
 PREFIX_LENGTH = 16
-EC2_PORT = 5000
-EC2_URL = f"http://{HUB_IP}:{EC2_PORT}"
-REGION = "us-east-1"
+NETS_EACH = 20
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """One EC2 endpoint, a process with instances of its own; those have addresses from 172.31.``first_net``.2 on."""
+
+    name: str
+    port: int
+    region: str
+    first_net: int
+
+    @property
+    def url(self) -> str:
+        return f"http://{HUB_IP}:{self.port}"
+
+    def holds(self, address: str) -> bool:
+        """Whether an instance with this address is of this endpoint."""
+        return 0 <= int(address.split(".")[2]) - self.first_net < NETS_EACH
+
+
+FIRST = Endpoint("ec2", 5000, "us-east-1", 200)
+SECOND = Endpoint("ec2-second", 5001, "eu-west-1", 200 + NETS_EACH)  # runs once a test asks for it
+ENDPOINTS = (FIRST, SECOND)
+EC2_URL = FIRST.url
+REGION = FIRST.region
 
 # No host needs to know these users: they exist in the unpacked root only, the last one nowhere at all.
 CONDOR_UID = 64001
@@ -59,9 +83,9 @@ def daemon_tokens() -> Path:
     return base() / "tokens"
 
 
-def ec2_socket() -> Path:
+def ec2_socket(endpoint: Endpoint = FIRST) -> Path:
     """Where the EC2 server is controlled from outside of its namespace."""
-    return base() / "ec2.sock"
+    return base() / f"{endpoint.name}.sock"
 
 
 def worker_namespace(address: str) -> str:

@@ -37,3 +37,10 @@ def halt(address: str, silently: bool = False) -> None:
     network.remove(places.worker_namespace(address))
     _pid_file(address).unlink(missing_ok=True)
     shutil.rmtree(_directory(address), ignore_errors=True)
+
+
+def announce(address: str, text: str) -> None:
+    """Tell a worker that its machine is about to be taken away. It listens if its user data has `NOTICE_LINES`."""
+    path = _directory(address) / "notice"
+    path.with_suffix(".new").write_text(f'Notice = "{text}"\n- update:true\n')
+    path.with_suffix(".new").rename(path)
