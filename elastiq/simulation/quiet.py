@@ -21,6 +21,7 @@ from elastiq.interfaces import JobGroup
 from elastiq.nodes import AT_BOOT, IN_SERVICE, Registry, State
 from elastiq.planner import Plan
 from elastiq.reconcile import let_pass
+from elastiq.settings import Settings
 from elastiq.simulation.executor import VirtualExecutor
 from elastiq.simulation.world import World
 from elastiq.threads import Call
@@ -152,7 +153,9 @@ def _calm_until(daemon: Daemon) -> float:
     """The monotonic time up to which the daemon would plan the same again if nothing else is read."""
     core, observer, plan = daemon.core, daemon.observer, daemon.last_plan
     now, registry = core.now(), core.registry
-    if plan.launches or plan.drains or plan.ends or plan.failed or plan.unused:
+    if plan.launches or plan.drains or plan.ends or plan.failed or plan.unused or plan.returns or plan.noticed:
+        return NEVER
+    if core.drained or _has_other_clocks(core.settings):
         return NEVER
     if observer.no_launch() or observer.no_end() or not observer.settled():
         return NEVER
@@ -170,6 +173,12 @@ def _calm_until(daemon: Daemon) -> float:
         if node.starts_per_h >= BLACK_HOLE_STARTS_PER_H:
             return NEVER
     return min((_same_until(daemon, verdict.group) for verdict in plan.verdicts), default=math.inf)
+
+
+def _has_other_clocks(s: Settings) -> bool:
+    """Whether something else than what is read may change a plan: an age, a schedule, a pause."""
+    pauses = s.cooldown_after_launch_s or s.cooldown_after_end_s or s.cooldown_after_failure_s
+    return bool(s.schedules or pauses or any(pool.terms.max_vm_lifetime_s for pool in s.pools))
 
 
 def _same_until(daemon: Daemon, group: JobGroup) -> float:
@@ -196,7 +205,8 @@ def _clocks_until(daemon: Daemon) -> float:
         room_s = node.room_s if waiting and node.seen is not None and node.seen.free.cpus != 0 else math.inf
         idle_s = node.idle_s if node.state is State.IDLE else math.inf
         boot_s = node.boot_s if node.state in AT_BOOT else math.inf
-        limits = settings.unused_room_s, settings.idle_for_time_s, settings.estimated_vm_deploy_time_s
+        idle_for_s = settings.idle_for_time_s_of(node.pool)
+        limits = settings.unused_room_s, idle_for_s, settings.estimated_vm_deploy_time_s_of(node.pool)
         for clock, limit in zip((room_s, idle_s, boot_s), limits):
             if clock < limit:  # it stands as of the last read
                 until = min(until, began + limit - clock)
