@@ -85,19 +85,24 @@ class Consolidation:
         there = Counter(node.pool for node in stay)
         free = Counter(_room_of(s, node) for node in stay if node.state is State.BUSY and _takes_jobs(node))
         free.update(vector(w.free, s.settings.n_jobs_per_vm - w.jobs) for w in self._static_workers())
-        placed = [_jobs_on(node) for node in self._emptied]
+        placed = Counter[Need]()  # how many jobs of each size lose their place
+        for node in self._emptied:
+            placed[_need(node)] += _jobs(node)
         steps: list[Step] = []
         for node in sorted(filter(self._may_go, stay), key=self._order)[:TRIES]:
             if _minimum(s, node.pool, there[node.pool], sum(there.values())):
                 continue
-            own, (asked, jobs) = _room_of(s, node), _jobs_on(node)
+            own, asked, jobs = _room_of(s, node), _need(node), _jobs(node)
             free[own] -= 1
-            if len(steps) < AT_ONCE and _hold(free, [*placed, (asked, jobs)]):
+            placed[asked] += jobs
+            if _hold(free, placed):
                 steps.append(Step(node, _why(free, asked, jobs), for_good=True, emptied=vars(_each(node))))
-                placed.append((asked, jobs))
                 there[node.pool] -= 1
+                if len(steps) == AT_ONCE:
+                    break
             else:
                 free[own] += 1
+                placed[asked] -= jobs
         return steps
 
     def _may_go(self, node: Node) -> bool:
@@ -165,12 +170,15 @@ def _by_size(one: Resources, other: Resources, how: Callable[[float, float], flo
 
 
 def _room_of(s: Situation, node: Node) -> Vector:
-    jobs = node.seen.jobs if node.seen is not None else 0
-    return vector(_free(node), max(0, s.settings.n_jobs_per_vm_of(node.pool) - jobs))
+    return vector(_free(node), max(0, s.settings.n_jobs_per_vm_of(node.pool) - _jobs(node)))
 
 
-def _jobs_on(node: Node) -> tuple[Need, int]:
-    return need(_each(node)), node.seen.jobs if node.seen is not None else 0
+def _need(node: Node) -> Need:
+    return need(_each(node))
+
+
+def _jobs(node: Node) -> int:
+    return node.seen.jobs if node.seen is not None else 0
 
 
 def _used(s: Situation, node: Node) -> float:
@@ -185,10 +193,10 @@ def _used(s: Situation, node: Node) -> float:
     return max(shares, default=1.0)
 
 
-def _hold(free: Mapping[Vector, int], placed: Iterable[tuple[Need, int]]) -> bool:
+def _hold(free: Mapping[Vector, int], placed: Mapping[Need, int]) -> bool:
     """Whether this room, of so many machines each, holds so many jobs of each size."""
     room = Room(RoomClass(one, [""] * count, joined=True) for one, count in free.items() if count > 0)
-    return all(room.hold(asked, jobs).jobs >= jobs for asked, jobs in sorted(placed, reverse=True))
+    return all(room.hold(asked, jobs).jobs >= jobs for asked, jobs in sorted(placed.items(), reverse=True))
 
 
 def _why(free: Mapping[Vector, int], asked: Need, jobs: int) -> str:
