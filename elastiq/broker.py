@@ -18,7 +18,8 @@ from elastiq.packing import Kind, Refuses, Room, Vector, jobs_held, need, vector
 from elastiq.situation import ASKING, Allowance, Launch, Situation, group_name
 
 _EPSILON = 1e-9  # of sums of prices
-_NO_GROUPS: Mapping[str, int] = {}
+Groups = Mapping[str, int]  # how many jobs of each
+NO_GROUPS: Groups = {}
 
 
 def capacity(s: Situation, pool: Pool, flavour: str) -> Resources:
@@ -29,12 +30,8 @@ def capacity(s: Situation, pool: Pool, flavour: str) -> Resources:
         learned = s.registry.learned.get(kind, Resources())
         listed = s.registry.catalogue.get((pool.site, flavour), Resources())
         usable = listed.less(Resources(0.0, pool.terms.reserve_memory_mb, pool.terms.reserve_disk_mb, 0.0))
-        s.sizes[kind] = pool.capacity.merged(learned, _nearer).merged(usable, _nearer)
+        s.sizes[kind] = pool.capacity.merged(learned).merged(usable)
     return s.sizes[kind]
-
-
-def _nearer(said: float, _: float) -> float:
-    return said
 
 
 def empty(s: Situation, pool: str, flavour: str) -> Vector:
@@ -201,9 +198,7 @@ class Orders:
             by_offer[order.offer] = Launch(order.offer, before.count + order.count, reasons, groups, replaces)
         return tuple(by_offer.values())
 
-    def launch(
-        self, offer: Offer, pool: Pool, wanted: int, reason: str, groups: Mapping[str, int] = _NO_GROUPS
-    ) -> tuple[int, str]:
+    def launch(self, offer: Offer, pool: Pool, wanted: int, reason: str, groups: Groups = NO_GROUPS) -> tuple[int, str]:
         """Order as many of the wanted machines as may be launched: how many, and why not all."""
         obstacle, again = self.obstacle(pool, offer)
         count, limit = self.budget.take(pool, offer, 1 if obstacle else wanted, bool(obstacle)) if again else (0, "")

@@ -31,6 +31,7 @@ CLIENTS = 16
 _PATH_MAX = 107  # of sockaddr_un.sun_path (unix(7)), without its final NUL
 
 Answer = Mapping[str, Any]
+Command = Callable[[str, Answer], Future[Answer]]
 
 
 class Refused(Exception):
@@ -48,9 +49,7 @@ class ControlServer:
     future of its answer, or raises `Refused`. Both are called from any thread.
     """
 
-    def __init__(
-        self, path: Path, status: Callable[[], Answer], command: Callable[[str, Answer], Future[Answer]]
-    ) -> None:
+    def __init__(self, path: Path, status: Callable[[], Answer], command: Command) -> None:
         self._path, self._status, self._command = path, status, command
         self._lock = threading.Lock()
         self._idle: dict[socket.socket, None] = {}  # not waiting for a command, the longest idle first
@@ -143,10 +142,9 @@ def _requests(client: socket.socket) -> Iterator[bytes]:
 
 
 def _parse(line: bytes) -> tuple[str, Answer]:
-    try:
-        request: Any = json.loads(line) if len(line) <= MAX_REQUEST else None
-    except (ValueError, RecursionError):
-        request = None
+    request: Any = None
+    with contextlib.suppress(ValueError, RecursionError):
+        request = json.loads(line) if len(line) <= MAX_REQUEST else None
     args = request.get("args", {}) if isinstance(request, dict) else None
     if not isinstance(args, dict) or not isinstance(request.get("verb"), str):
         form = '{"v": ..., "verb": "...", "args": {...}}'

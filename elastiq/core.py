@@ -225,12 +225,11 @@ class Core:
 
     def follow_limits(self) -> None:
         """Keep a ledger while a limit of launches or cost is set."""
-        s = self.settings
+        s, store = self.settings, self.store
         if self.ledger is None and any((s.max_launches_per_hour, s.max_cost_per_hour, s.max_cost_per_day)):
             from elastiq import history, limits
 
-            before = history.lines(self.store, 10**6)
-            self.ledger = limits.Ledger(self.store.recall("ledger"), self.now(), self.wall(), before)
+            self.ledger = limits.Ledger(store.recall("ledger"), self.now(), self.wall(), history.lines(store, 10**6))
 
     def persist(self) -> None:
         """Log, count and store what changed since the last time."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Callable, Optional
 from elastiq import planner, status
 from elastiq.catalogue import Catalogue
 from elastiq.core import Core, log
-from elastiq.events import Timer
+from elastiq.events import Action, Timer
 from elastiq.nodes import TO_COME, State
 from elastiq.observer import Observer
 from elastiq.settings import Settings
@@ -91,12 +91,11 @@ class Daemon:
 
     def follow_batch(self) -> None:
         """Match by the batch system if it can. Again after a reload."""
+        self.matching = None
         if self.core.batch.can_match:
             from elastiq.matching import Matching
 
             self.matching = Matching(self.core, self.plan_soon)
-        else:
-            self.matching = None
 
     def fingerprint(self) -> None:
         """Let trials begin anew if what pools offer has changed. Again after a reload."""
@@ -105,9 +104,7 @@ class Daemon:
 
     # ------------------------------------------------------------------ timed events
 
-    def _every(
-        self, name: str, action: Callable[[], None], first_s: Optional[float] = None, every_s: float = 0.0
-    ) -> None:
+    def _every(self, name: str, action: Action, first_s: Optional[float] = None, every_s: float = 0.0) -> None:
         """Run a handler again and again; after a fault with exponential back-off and jitter."""
         core, failures = self.core, 0
 
@@ -246,17 +243,12 @@ class Daemon:
 
     # ------------------------------------------------------------------ the rest
 
-    @property
-    def snapshot(self) -> dict[str, Any]:
-        """The status. On the decision thread."""
-        return status.snapshot(self)
-
     def heartbeat(self) -> None:
         """Publish the status now and then although nobody asks, for `status` to have one should the loop hang."""
         self._every("heartbeat", self._publish, first_s=0.0, every_s=HEARTBEAT_S)
 
     def _publish(self) -> None:
-        self._published = self.snapshot  # replaced whole, never changed
+        self._published = status.snapshot(self)  # replaced whole, never changed
 
     def status(self, wait_s: float = 1.0) -> dict[str, Any]:
         """The status now; if the decision thread does not come to it, the last that it published. From any

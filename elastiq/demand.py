@@ -145,7 +145,7 @@ class Trials:
                 continue
             trial.standing = Standing.UNSERVED
             trial.refused_by = tuple(sorted({*trial.refused_by, *pools}))
-            from elastiq.unserved import reason
+            from elastiq import unserved
 
-            trial.reason = reason(where, trial.room_s, pools)
+            trial.reason = unserved.reason(where, trial.room_s, pools)
             self.changed = True

@@ -191,14 +191,9 @@ class Ending:
 
     def _unconfirmed(self) -> list[Node]:
         core = self.core
-        return [
-            node
-            for node in core.registry
-            if node.state is State.TERMINATING
-            and node.may_act(core.now())
-            and not (node.instance is not None and node.instance.state is InstanceState.SHUTTING_DOWN)
-            and not core.settings.dry_run_shutdown_vms
-        ]
+        asked = [n for n in core.registry if n.state is State.TERMINATING and n.may_act(core.now())]
+        left = [n for n in asked if n.instance is None or n.instance.state is not InstanceState.SHUTTING_DOWN]
+        return [] if core.settings.dry_run_shutdown_vms else left
 
     def later(self, node: Node) -> None:
         node.failures += 1

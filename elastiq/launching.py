@@ -48,8 +48,7 @@ class Launching:
         identifier = core.new_id()
         intent = Intent(identifier, core.owner.token_prefix + identifier, offer, order.count, now)
         names = (pool.name, pool.site, State.REQUESTED, offer.flavour, offer.network, offer.market)
-        blank = Node("", *names, identifier)
-        blank.reason, blank.since, blank.created_at, blank.build = order.reason, now, now, pool.build
+        blank = Node("", *names, identifier, reason=order.reason, since=now, created_at=now, build=pool.build)
         nodes = [replace(blank, id=f"{identifier}.{n}", groups=_share(order, n)) for n in range(order.count)]
         taken = [core.registry.nodes[name] for name in order.replaces]
         changed = [*nodes, *(replace(node, replaced=True) for node in taken)]

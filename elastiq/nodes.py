@@ -236,11 +236,7 @@ class Registry:
         """How many nodes, of a pool and in these states where given. All of them count in the quota."""
         if self._tally is None:
             self._tally = Counter((node.pool, node.state) for node in self)
-        return sum(
-            count
-            for (of, state), count in self._tally.items()
-            if (pool is None or of == pool) and (states is None or state in states)
-        )
+        return sum(n for (of, at), n in self._tally.items() if pool in (None, of) and (states is None or at in states))
 
     def learn(self, node: Node, total: Resources) -> None:
         """A flavour offers the smallest of what its joined workers advertised."""

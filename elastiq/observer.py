@@ -44,10 +44,8 @@ class Observer:
         batch_s, vms_s = core.batch.call_deadline_s, STALE_PERIODS * s.check_vms_every_s
         self.jobs = Observation[Jobs]("the queue", STALE_PERIODS * s.check_queue_every_s + batch_s)
         self.workers = Observation[Workers]("the workers", vms_s + batch_s)
-        self.instances = {
-            site: Observation[Instances](f"site {site}", vms_s + cloud.call_deadline_s)
-            for site, cloud in core.clouds.items()
-        }
+        late_s = {site: vms_s + cloud.call_deadline_s for site, cloud in core.clouds.items()}
+        self.instances = {site: Observation[Instances](f"site {site}", late) for site, late in late_s.items()}
         self.settled_why = "the workers were not read yet"
         self._settled_watch = Watch()
         self.tell_sites()

@@ -91,8 +91,7 @@ class Room:
 
     def add(self, room: Vector, machines: list[str], kind: Kind = ("", "")) -> None:
         """More machines to come."""
-        if machines:
-            self._classes.append(RoomClass(room, machines, joined=False, kind=kind))
+        self._classes.append(RoomClass(room, machines, joined=False, kind=kind))
 
     def hold(self, asked: Need, jobs: int, use_stale: bool = True, refuses: Refuses = lambda kind: False) -> Held:
         """Reserve room for up to so many jobs, not on machines of a kind that ``refuses`` them."""

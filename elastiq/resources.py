@@ -15,8 +15,8 @@ class Resources:
     disk_mb: Optional[float] = None
     gpus: Optional[float] = None
 
-    def merged(self, other: Resources, choose: Callable[[float, float], float]) -> Resources:
-        """Size by size what one side says, and the choice where both do."""
+    def merged(self, other: Resources, choose: Callable[[float, float], float] = lambda own, _: own) -> Resources:
+        """Size by size what one side says; where both do, the choice: without one, what is said here."""
         pairs = zip(vars(self).values(), vars(other).values())
         return Resources(*(b if a is None else a if b is None else choose(a, b) for a, b in pairs))
 

@@ -89,10 +89,8 @@ class Store:
     # ------------------------------------------------------------------ reading at the start
 
     def nodes(self) -> list[Node]:
-        return [
-            Node(**{**data, "state": State(data["state"]), "addresses": frozenset(data["addresses"])})
-            for data in self._records("node")
-        ]
+        rows = self._records("node")
+        return [Node(**{**one, "state": State(one["state"]), "addresses": frozenset(one["addresses"])}) for one in rows]
 
     def intents(self) -> list[Intent]:
         """Launches that were about to be asked for, or were, and are not settled."""

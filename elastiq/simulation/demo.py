@@ -24,6 +24,7 @@ from elastiq.simulation.clock import PacedClock, VirtualClock
 from elastiq.simulation.cluster import Cluster
 from elastiq.simulation.view import LiveView, Picture, PlainView, clock
 from elastiq.simulation.workload import Arrival, demo_workload
+from elastiq.status import snapshot
 
 DEFAULT_SPEED = 160.0
 LIMIT_S = 3 * 3600.0  # simulated; the work takes about an hour
@@ -191,7 +192,7 @@ class Demo:
     # ------------------------------------------------------------------ telling
 
     def _snapshot(self) -> Mapping[str, Any]:
-        return self.cluster.daemon.snapshot if self.cluster.daemon else {}
+        return snapshot(self.cluster.daemon) if self.cluster.daemon else {}
 
     def _nodes(self) -> Sequence[Mapping[str, Any]]:
         nodes: Sequence[Mapping[str, Any]] = self._snapshot().get("nodes", ())

@@ -21,6 +21,7 @@ from elastiq.simulation.stage import STORE, Stage
 from elastiq.simulation.statefile import StateFile
 from elastiq.simulation.upkeep import LOOK_EVERY_S, LogWatch, Upkeep
 from elastiq.simulation.witness import WatchedExecutor, WatchedFaults, Witness
+from elastiq.status import snapshot
 
 TRACE_LINES = 40
 # Planted where real ones would be: in the typed options of the plugins.
@@ -148,7 +149,7 @@ class Trial:
         self.upkeep.born()
 
     def _status(self) -> Optional[Mapping[str, Any]]:
-        return self._daemon.snapshot if self._daemon is not None else None
+        return snapshot(self._daemon) if self._daemon is not None else None
 
     def _beat(self) -> None:
         if self._daemon is not None:

@@ -124,7 +124,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "asks once for an end, and never again",
         "I7",
-        (Change(ending.Ending, "_unconfirmed", "if node.state is State.TERMINATING", "if False"),),
+        (Change(ending.Ending, "_unconfirmed", "if n.state is State.TERMINATING", "if False"),),
         often("terminate_refused", for_s=900.0),
     ),
     Mutant(

@@ -55,8 +55,8 @@ MUTANTS: tuple[Mutant, ...] = (
         "forgets in a restart what was launched within the hour",
         "I1",
         (
-            Change(core.Core, "follow_limits", 'self.store.recall("ledger")', "None"),
-            Change(core.Core, "follow_limits", "self.store.history(10**6)", "()"),
+            Change(core.Core, "follow_limits", 'store.recall("ledger")', "None"),
+            Change(core.Core, "follow_limits", "history.lines(store, 10**6)", "()"),
         ),
         both(setting(max_launches_per_hour=3, max_vms=20), jobs(count=20), often("restart", times=8, down_s=5.0)),
     ),

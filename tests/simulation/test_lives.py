@@ -14,6 +14,7 @@ from elastiq.settings import Settings
 from elastiq.simulation.cluster import Cluster
 from elastiq.simulation.faults import NEVER, Call, Faults, PlannedFaults, T
 from elastiq.simulation.model import Machine, SimWorker
+from elastiq.status import snapshot
 
 ONE_CPU = Resources(cpus=1, memory_mb=1000)
 FLAVOURS = {
@@ -83,7 +84,7 @@ class Life(Cluster):
         assert self.daemon.core.counters.get("illegal_transitions", 0) == 0
 
     def story(self) -> str:
-        return str(self.daemon.snapshot) if self.daemon else "no daemon"
+        return str(snapshot(self.daemon)) if self.daemon else "no daemon"
 
 
 # --------------------------------------------------------------------------- up and down
@@ -198,7 +199,7 @@ def test_a_job_that_fits_no_machine_launches_nothing_and_is_explained() -> None:
     assert life.world.tally.launches == 1
     assert life.empty()
     assert life.daemon is not None
-    assert life.daemon.snapshot["queue"]["unmatchable_jobs"] == 1
+    assert snapshot(life.daemon)["queue"]["unmatchable_jobs"] == 1
 
 
 def test_machines_of_others_are_never_touched() -> None:

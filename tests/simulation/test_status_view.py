@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from elastiq import status
 from elastiq.cli import view
 from elastiq.interfaces import Pool, Resources
 from elastiq.settings import Settings
@@ -40,7 +41,7 @@ def cluster(image: Image = Image(), settings: Settings = SETTINGS) -> Cluster:  
 def snapshot(cluster: Cluster) -> dict[str, Any]:
     assert cluster.daemon is not None
     cluster.run(6)  # until it is published again
-    return dict(cluster.daemon.snapshot)
+    return status.snapshot(cluster.daemon)
 
 
 def shown(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> str:

@@ -17,6 +17,7 @@ from elastiq.interfaces import Instances, InstanceState, Jobs, SourceError, Work
 from elastiq.nodes import State
 from elastiq.reload import take_over
 from elastiq.situation import Plan, Situation
+from elastiq.status import snapshot
 from elastiq.store import StoreError
 from tests.unit.fakes import OURS, UNREACHABLE, FakeBatch, FakeCloud, Pending, Surroundings
 from tests.unit.values import a_node, a_pool, a_worker, an_instance, group, some_settings, state_of
@@ -67,14 +68,14 @@ class Rig(Surroundings):
 def test_at_the_start_every_source_is_read_at_once_and_nothing_is_done_before_the_answers() -> None:
     rig = Rig(a_node(State.IDLE, seen=None, idle_s=9000.0))
     assert sorted(pending.source for pending in rig.executor.pending) == ["cloud aws", "queue", "workers"]
-    assert rig.daemon.snapshot["state"] == "starting"
+    assert snapshot(rig.daemon)["state"] == "starting"
     rig.batch.script.answers["jobs"] = Jobs((group(waiting=4),))
     rig.batch.set_workers(a_worker())
     rig.cloud.set_instances(an_instance())
     rig.answer("queue", "workers")
     assert rig.executor.acts() == [], "the instances are not known"
     rig.answer()
-    assert rig.daemon.snapshot["state"] == "active"
+    assert snapshot(rig.daemon)["state"] == "active"
 
 
 def test_a_source_that_hangs_leaves_only_its_own_observation_stale() -> None:
@@ -84,7 +85,7 @@ def test_a_source_that_hangs_leaves_only_its_own_observation_stale() -> None:
         rig.run(5.0)
         rig.answer("queue", "workers")
     assert rig.executor.acts() == []
-    rows = {row["name"]: row["known"] for row in rig.daemon.snapshot["sources"]}
+    rows = {row["name"]: row["known"] for row in snapshot(rig.daemon)["sources"]}
     assert rows == {"the queue": True, "the workers": True, "site aws": False}
 
 
@@ -382,7 +383,7 @@ def test_a_planner_that_fails_stops_neither_the_reads_nor_the_status() -> None:
     rig.pass_time(100.0)
     assert len(rig.batch.script.calls("jobs")) >= 6
     assert list(rig.core.faults) == [f"plan: RuntimeError at broken:{broken.__code__.co_firstlineno + 1}"]
-    assert rig.daemon.snapshot["faults"] == rig.core.faults
+    assert snapshot(rig.daemon)["faults"] == rig.core.faults
 
 
 def test_two_bugs_are_two_faults() -> None:

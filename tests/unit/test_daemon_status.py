@@ -14,6 +14,7 @@ from elastiq.daemon import FRESH_S, HEARTBEAT_S, Daemon
 from elastiq.events import EventQueue, RealClock
 from elastiq.nodes import State
 from elastiq.schedule import DAY_MIN, Schedule, Window
+from elastiq.status import snapshot
 from elastiq.store import Store
 from elastiq.threads import ThreadExecutor
 from tests.unit.fakes import FakeBatch, FakeCloud, Surroundings
@@ -114,7 +115,7 @@ def test_a_pool_tells_of_the_schedules_in_force_and_until_when() -> None:
     )
     daemon = Daemon(Surroundings(schedules=schedules).core)
     daemon.asked = True
-    (pool,) = daemon.snapshot["pools"]
+    (pool,) = snapshot(daemon)["pools"]
     said = [line for line in pool["detail"] if line.startswith("schedule")]
     assert said == [
         "schedule all is in force for the whole cluster: min_vms 2",
@@ -130,12 +131,12 @@ def test_the_limits_are_those_that_hold_now_and_the_schedules_in_force_are_named
         Schedule("nights", never, "UTC", timezone.utc, (("max_vms", 1),), "ec2"),
         Schedule("days", always, "UTC", timezone.utc, (("max_vms", 7), ("min_idle_vms", 1)), "ec2"),
     )
-    status = Daemon(Surroundings(schedules=schedules).core).snapshot
+    status = snapshot(Daemon(Surroundings(schedules=schedules).core))
     assert status["schedules"] == ["all", "days"]
     assert (status["quota"]["min_vms"], status["quota"]["max_vms"]) == (2, None)
     (pool,) = status["pools"]
     assert (pool["min_vms"], pool["max_vms"], pool["min_idle_vms"]) == (0, 7, 1)
     assert "schedules in force: all, days" in view.text(status, 4711, 1.0).splitlines()
-    plain = Daemon(Surroundings().core).snapshot
+    plain = snapshot(Daemon(Surroundings().core))
     assert plain["schedules"] == []
     assert "schedules" not in view.text(plain, 4711, 1.0)

@@ -13,6 +13,7 @@ from elastiq.ending import SHOWN_AFTER_S
 from elastiq.interfaces import DrainAnswer, DrainMode, DrainOutcome, Jobs, Resources, WorkerState
 from elastiq.nodes import Node, State
 from elastiq.planner import plan
+from elastiq.status import snapshot
 from tests.unit import test_daemon, test_ending
 from tests.unit.fakes import OURS
 from tests.unit.plans import drained
@@ -165,7 +166,7 @@ def test_the_daemon_empties_one_and_returns_it_when_jobs_wait() -> None:
     rig.batch.script.answers["jobs"] = Jobs((group(waiting=5),))
     rig.run(30.0)
     rig.answer("queue")
-    assert rig.daemon.snapshot["last_plan"]["return"] == [{"node": "i-1", "reason": "waiting jobs need its room"}]
+    assert snapshot(rig.daemon)["last_plan"]["return"] == [{"node": "i-1", "reason": "waiting jobs need its room"}]
     assert (state_of(node), node.reason) == (State.BUSY, "waiting jobs need its room")
     assert rig.executor.only("batch").finish() is None
     assert rig.batch.script.calls("undrain") == [("w1",)]

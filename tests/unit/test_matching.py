@@ -11,6 +11,7 @@ from elastiq.executor import DeadlineError
 from elastiq.interfaces import Jobs, Machine, Resources, Terms, WorkerState
 from elastiq.matching import AGAIN_S, NOT_ASKED, REDRAWN_S, Matching
 from elastiq.nodes import State
+from elastiq.status import snapshot
 from tests.unit.fakes import UNREACHABLE, MatchingBatch, Pending, Surroundings
 from tests.unit.test_daemon import Rig as DaemonRig
 from tests.unit.values import FOUR, ONE, a_node, a_pool, a_worker, an_instance, group, some_settings
@@ -343,7 +344,7 @@ def test_jobs_are_launched_for_by_their_size_where_matching_fails() -> None:
     rig.read("match").fail(UNREACHABLE)
     rig.run()
     assert len(rig.executor.acts("cloud aws")) == 1
-    assert any("sizes alone decide for 600 s" in line for line in rig.daemon.snapshot["notices"])
+    assert any("sizes alone decide for 600 s" in line for line in snapshot(rig.daemon)["notices"])
 
 
 def test_the_daemon_draws_a_worker_that_joined() -> None:

@@ -14,6 +14,7 @@ from elastiq.control import Refused
 from elastiq.interfaces import Jobs, Terms, WorkerState
 from elastiq.nodes import State
 from elastiq.reload import take_over
+from elastiq.status import snapshot
 from elastiq.store import StoreError
 from tests.unit.test_daemon import Rig
 from tests.unit.values import a_node, a_pool, a_worker, an_instance, group, some_settings, state_of
@@ -32,7 +33,7 @@ def undrain(rig: Rig, pool: Any = "a") -> list[str]:
 
 
 def out_of_service(rig: Rig) -> dict[str, bool]:
-    return {pool["name"]: pool["drained"] for pool in rig.daemon.snapshot["pools"]}
+    return {pool["name"]: pool["drained"] for pool in snapshot(rig.daemon)["pools"]}
 
 
 def test_which_pools_are_out_of_service_is_answered_and_shown() -> None:
@@ -147,7 +148,7 @@ def test_where_it_cannot_be_stored_nothing_is_changed() -> None:
 def test_a_person_sees_it_below_the_pool_and_how_to_undo_it() -> None:
     rig = Rig(pools=(a_pool("a"), a_pool("b", min_vms=1, max_vms=5, terms=Terms(min_idle_vms=2, priority=1.5))))
     drain(rig)
-    lines = view.text(rig.daemon.snapshot, 4711, 1.0).splitlines()
+    lines = view.text(snapshot(rig.daemon), 4711, 1.0).splitlines()
     at = lines.index("pool a: 0 count")
     assert lines[at + 1] == "  ! out of service, until elastiqctl undrain-pool a"
     assert lines[at + 2] == "pool b: 0 count of at most 5, min_vms 1, min_idle_vms 2, priority 1.5"
