@@ -122,8 +122,10 @@ class Consolidation:
         return (-price, _used(self._s, node), node.id)
 
     def _static_workers(self) -> Iterator[Worker]:
-        """Workers that are known to be no machines of ours, and never go."""
-        return (one.worker for one in self._s.registry.strangers.values() if one.explained and one.worker.takes_jobs)
+        """Workers that never go, as the configuration says; other people's machines may."""
+        static = {name.lower() for name in self._s.settings.static_workers}
+        workers = (one.worker for one in self._s.registry.strangers.values() if one.worker.takes_jobs)
+        return (worker for worker in workers if static & {worker.name, *worker.addresses})
 
 
 def _can_return(node: Node) -> bool:
