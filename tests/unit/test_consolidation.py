@@ -12,6 +12,7 @@ from elastiq.interfaces import Resources, Terms, Worker, WorkerState
 from elastiq.nodes import Node, State
 from elastiq.planner import plan
 from elastiq.situation import Plan, Situation
+from elastiq.strangers import Stranger
 from elastiq.wording import counted
 from tests.unit.fakes import OURS
 from tests.unit.plans import drained, launched, reason
@@ -211,15 +212,13 @@ def test_a_pool_that_a_person_drains_is_no_room_to_move_to() -> None:
     assert drained(planned(*nodes, settings=settings, drained=frozenset({"other"}))) == []
 
 
-def test_a_static_worker_has_room() -> None:
+def test_a_static_worker_has_room_and_other_peoples_machines_do_not_count() -> None:
     s = situation(nodes=[busy(1)], settings=some_settings(consolidate=True))
-    registry = s.registry
-    from elastiq.strangers import Stranger
-
-    registry.strangers["static1"] = Stranger(a_worker("w9"), 9)
-    assert drained(plan(s)) == [], "nobody knows what it is"
-    registry.strangers["static1"].explained = "in static_workers"
-    assert drained(plan(s)) == ["i-1"]
+    s.registry.strangers["w9"] = Stranger(a_worker("w9"), 9, "an instance that is not ours")
+    assert drained(plan(s)) == [], "who knows for how long it is there"
+    for name in ("W9", "10.0.0.9"):
+        settings = some_settings(consolidate=True, static_workers=(name,))
+        assert drained(plan(replace(s, settings=settings))) == ["i-1"]
 
 
 def test_where_cpus_are_not_known_jobs_are_counted() -> None:
