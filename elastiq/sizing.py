@@ -25,9 +25,12 @@ def serve(orders: Orders, wants: Sequence[Wanted]) -> dict[str, Served]:
     they cost."""
     left = list(wants)
     served: dict[str, Served] = {}
-    tiers = _tiers(orders)
+    tiers, in_vain = _tiers(orders), None
     for number, tier in enumerate(tiers):
-        left = _serve_tier(orders, left, tier, served, last=number == len(tiers) - 1)
+        last = number == len(tiers) - 1
+        if last or tier.offers is not in_vain:  # the steps of a balance are many, of the same offers
+            left = _serve_tier(orders, left, tier, served, last)
+            in_vain = None if any(served[want.group.key].matchable for want in left) else tier.offers
     return served
 
 
