@@ -70,6 +70,21 @@ class Consolidation:
 
     # ------------------------------------------------------------------ out of service
 
+    def allowed(self, drains: Sequence[Step]) -> Sequence[Step]:
+        """Those of these drains that break no minimum should a machine that is being returned not come back."""
+        s, returning = self._s, [node for node in self._emptied if node.state in IN_SERVICE]
+        if not returning:
+            return drains
+        there = Counter(node.pool for node in s.registry if node.state in IN_SERVICE)
+        there.subtract(node.pool for node in returning)
+        kept = []
+        for step in drains:
+            pool = step.node.pool
+            if step.for_good or not _minimum(s, pool, there[pool], sum(there.values())):
+                kept.append(step)
+                there[pool] -= 1
+        return kept
+
     def drains(self, launches: Sequence[Launch], verdicts: Iterable[Verdict], others: Iterable[Step]) -> list[Step]:
         """The machines to empty: the dearest first, then those that are used least. ``others`` are drained by the
         same plan. None while jobs wait that could run, while machines boot, or while an earlier drain has no effect

@@ -61,7 +61,7 @@ def plan(s: Situation) -> Plan:
         drains += last_jobs(s)
     launches = orders.merged()
     if consolidation:
-        drains += consolidation.drains(launches, verdicts, drains)
+        drains = [*consolidation.allowed(drains), *consolidation.drains(launches, verdicts, drains)]
     returns = tuple(consolidation.returns()) if consolidation else ()
     failed, kept, ends = scale_down.useless(s)
     if not s.no_end and s.registry.count(None, {State.STOPPED}):

@@ -300,6 +300,16 @@ def test_one_that_is_to_go_for_another_reason_is_not_returned(goes: str) -> None
     assert sum(launched(made).values()) == 1
 
 
+def test_a_machine_that_is_being_returned_keeps_up_no_minimum_before_its_worker_shows_that_it_is_back() -> None:
+    settings = some_settings(min_vms=2, consolidate=True)
+    returning, others = replace(emptied(1), state=State.BUSY), [a_node(State.IDLE, 2, idle_s=LONG), busy(3)]
+    assert drained(planned(returning, *others, settings=settings)) == []
+    assert drained(planned(busy(1, room_s=0.0), *others, settings=settings)) == ["i-2"]
+    peers = [busy(number, was_busy=True) for number in (4, 5)]
+    hole = busy(6, was_busy=True, condemned="black hole")
+    assert drained(planned(returning, *peers, hole, settings=settings)) == ["i-6"], "jobs that it loses count for more"
+
+
 @pytest.mark.parametrize("where", ["cluster", "pool"])
 def test_a_minimum_that_is_not_kept_any_more_returns_as_many_as_it_lacks(where: str) -> None:
     pool = a_pool(min_vms=2 if where == "pool" else 0)
