@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from elastiq.launching import Launching
 
 RETRY_S = 30.0
+LONGEST_STOP_S = 1800.0  # EC2's take some minutes at most, or do not end by themselves
 PAUSE_S = 60.0  # after a machine could not be started
 # What refuses a start without a fault of the machine's own.
 OF_THE_CLOUD = (CapacityError, QuotaError, ThrottledError, AuthError, UnsentError)
@@ -126,6 +127,8 @@ def look(ending: Ending, began: float, sites: frozenset[str]) -> None:
             _confirmed(ending, node)
         elif there is InstanceState.ERROR and node.seen is None and node.worker is not None:
             core.registry.move(node, State.FAILED, "the cloud says error", core.wall())
+        elif there is InstanceState.STOPPING and not node.was_stopped:
+            _hangs(core, node)
         elif node.was_stopped and there in (InstanceState.PENDING, InstanceState.RUNNING):
             _boots(core, node, "started by someone else")
         elif there is InstanceState.RUNNING and node.may_act(core.now()) and began >= (node.act_ended or 0.0):
@@ -135,6 +138,14 @@ def look(ending: Ending, began: float, sites: frozenset[str]) -> None:
                 in_service(core, node, "it runs again, and takes jobs")
     if still_up and not core.settings.dry_run_shutdown_vms:
         _ask(ending, still_up)
+
+
+def _hangs(core: Core, node: Node) -> None:
+    """A stop that does not come to an end for very long: it is ended instead."""
+    node.act_ended = core.now() if node.act_ended is None else node.act_ended
+    stopping_s = core.now() - node.act_ended
+    if stopping_s >= LONGEST_STOP_S and node.seen is None:
+        core.registry.move(node, State.FAILED, f"it has been stopping for {stopping_s:.0f} s", core.wall())
 
 
 def _is_another(node: Node) -> bool:

@@ -207,7 +207,7 @@ class Checker(Listener):
             self.condemned.add(machine.id)
         self.reads_known(record, f"drain of {worker.name}", ("jobs", "workers"), self.site_of(machine, record))
         self.reason("draining", machine.id, record)
-        if emptied or not worker.jobs:
+        if (emptied or not worker.jobs) and not machine.notice:  # the cloud takes it, drained or not
             self._floor(machine, record)
         self._idle_long(machine, worker, record)
 

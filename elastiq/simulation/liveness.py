@@ -48,7 +48,7 @@ def longest_idle_s(s: Settings) -> float:
 
 def makes_way_s(s: Settings) -> float:
     """For how long a machine may be stopping, be ended then, and have to be asked for both again."""
-    return 2 * (LONGEST_BACKOFF_S + 200.0) if any(pool.terms.idle_action == "stop" for pool in s.pools) else 0.0
+    return 1800.0 + 2 * (LONGEST_BACKOFF_S + 200.0) if any(pool.terms.idle_action == "stop" for pool in s.pools) else 0.0
 
 
 def stopped_s(s: Settings) -> float:

@@ -333,6 +333,22 @@ def test_a_machine_that_comes_to_error_instead_of_being_stopped_has_failed() -> 
     assert state_of(node) is State.FAILED
 
 
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_stop_that_does_not_come_to_an_end_is_given_up(tmp_path: Path, restarted: bool) -> None:
+    rig, node = being_stopped(store_path=str(tmp_path / "db"))
+    rig.executor.only("cloud aws").finish()
+    if restarted:
+        rig, node = another_life(rig)
+    rig.listing(InstanceState.STOPPING)
+    rig.look()
+    rig.run(1790.0)
+    rig.look()
+    assert state_of(node) is State.STOPPED
+    rig.run(20.0)
+    rig.look()
+    assert state_of(node) is State.FAILED, "ended once it is known that no job is recorded there"
+
+
 # --------------------------------------------------------------------------- start
 
 
