@@ -38,7 +38,7 @@ from elastiq.interfaces import Pool, Resources  # noqa: E402
 from elastiq.settings import Settings  # noqa: E402
 from elastiq.simulation.cluster import Cluster  # noqa: E402
 from elastiq.simulation.world import World  # noqa: E402
-from elastiq.status import snapshot
+from elastiq.status import snapshot  # noqa: E402
 from tests.simulation.object_graph import sizes  # noqa: E402
 
 FLAVOUR = Resources(cpus=8, memory_mb=16_000)
