@@ -22,7 +22,7 @@ from elastiq.wording import counted
 LIGHT = 0.5  # at most this share of a lightly used machine is taken, of whichever resource most is
 # For so long no job has begun or ended there; or for idle_for_time_s, where that is shorter. Much shorter than its
 # default of an hour, in which jobs begin everywhere: a machine that goes too early is returned in seconds, while jobs
-# still run there. Measured with benchmarks/consolidation.py: 600 s save twice as much as an hour.
+# still run there. On the mix of benchmarks/consolidation.py 600 s save twice as much as an hour.
 QUIET_S = 600.0
 AT_ONCE = 3  # so many are drained by one plan; the next waits until these are seen to be drained
 TRIES = 20  # candidates that are looked at by one plan
