@@ -178,7 +178,8 @@ def _boots(core: Core, node: Node, reason: str) -> None:
     node.boot_s = node.idle_s = node.room_s = node.lost_s = 0.0
     node.watched = node.was_busy = False
     node.job_starts, node.jobs, node.starts_per_h = None, 0, 0.0
-    node.act_ended, node.listed_by = None, core.now() + core.settings.intent_settle_s
+    node.emptied, node.act_ended = {}, None
+    node.listed_by = core.now() + core.settings.intent_settle_s
     core.registry.move(node, State.PENDING, reason, core.wall())
 
 

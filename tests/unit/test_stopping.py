@@ -354,10 +354,10 @@ def test_a_stop_that_does_not_come_to_an_end_is_given_up(tmp_path: Path, restart
 
 def test_a_start_is_stored_before_it_is_asked_for() -> None:
     rig, node = stopped()
-    node.boot_s = node.idle_s = 900.0
+    node.boot_s, node.idle_s, node.emptied = 900.0, 900.0, {"cpus": 1.0}
     assert rig.start(groups={"g": 2})
     assert (state_of(node), node.reason) == (State.PENDING, "started again: 2 waiting jobs")
-    assert (node.groups, node.boot_s, node.idle_s) == ({"g": 2}, 0.0, 0.0)
+    assert (node.groups, node.boot_s, node.idle_s, node.emptied) == ({"g": 2}, 0.0, 0.0, {})
     assert [(one.state, one.groups) for one in rig.store.nodes()] == [(State.PENDING, {"g": 2})]
     assert rig.asked("start") == []
     rig.executor.only("cloud aws").finish()
