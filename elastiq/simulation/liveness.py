@@ -14,6 +14,7 @@ from elastiq.simulation.model import Job, JobState, Machine
 from elastiq.simulation.stage import Stage
 
 LONGEST_BACKOFF_S = 600.0
+LONGEST_STOP_S = 1800.0  # then it is given up
 REPLACED_EVERY_S = 3600.0  # black holes, one after the other
 # A scenario ends after so long of calm even if jobs still run: they are longer than what is asked here.
 CALM_AT_MOST_S = 48 * 3600.0
@@ -48,7 +49,8 @@ def longest_idle_s(s: Settings) -> float:
 
 def makes_way_s(s: Settings) -> float:
     """For how long a machine may be stopping, be ended then, and have to be asked for both again."""
-    return 1800.0 + 2 * (LONGEST_BACKOFF_S + 200.0) if any(pool.terms.idle_action == "stop" for pool in s.pools) else 0.0
+    stops = any(pool.terms.idle_action == "stop" for pool in s.pools)
+    return LONGEST_STOP_S + 2 * (LONGEST_BACKOFF_S + 200.0) if stops else 0.0
 
 
 def stopped_s(s: Settings) -> float:

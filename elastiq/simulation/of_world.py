@@ -132,7 +132,7 @@ def turned_by_hand(stage: Stage, it: Happening) -> None:
     stopped = [one for one in stage.world.machines.values() if one.state is InstanceState.STOPPED]
     ours = [one for one in stopped if one.made_for[1] == stage.owner.head]
     if ours:
-        machine = ours[int(it.args["which"] * len(ours))]
+        machine = ours[min(int(it.args["which"] * len(ours)), len(ours) - 1)]
         if it.args["how"] == "start":
             stage.world.start_again(machine)
         else:

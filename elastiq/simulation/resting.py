@@ -77,10 +77,12 @@ class Resting:
                     site = checker.site_of(machine, record)
                     checker.reads_known(record, f"stop of {machine.id}", ("jobs", "workers"), site)
                 state = self._book.workers_known(record, sending=True).states.get(machine.id)
-                if state is not WorkerState.DRAINED and (checker.can_drain or state is not WorkerState.IDLE):
-                    if not checker.state.decided_before("stopped", machine.id):
-                        shown = state.value if state is not None else "not at all"
-                        checker.fail("I6", f"stop of {machine.id}, whose worker the last look showed {shown}")
+                shown = state is WorkerState.DRAINED or (state is WorkerState.IDLE and not checker.can_drain)
+                # What was asked for in vain for long may have lost its worker meanwhile, or still be drained.
+                harmless = worker is None or worker.drained_by is not None
+                if not (shown or harmless or checker.state.decided_before("stopped", machine.id)):
+                    said = state.value if state is not None else "not at all"
+                    checker.fail("I6", f"stop of {machine.id}, whose worker the last look showed {said}")
             elif worker is not None and worker.takes_jobs and not checker.could_not_know(machine, record):
                 checker.fail("I6", f"stop of {machine.id} again, though its worker came back and takes jobs")
 

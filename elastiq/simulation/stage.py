@@ -285,7 +285,7 @@ class Stage(Cluster):
 
 
 def _pick(things: Sequence[T], fraction: float) -> Optional[T]:
-    return things[int(fraction * len(things))] if things else None
+    return things[min(int(fraction * len(things)), len(things) - 1)] if things else None
 
 
 @dataclasses.dataclass
