@@ -7,7 +7,7 @@ from typing import Iterator
 from elastiq.broker import capacity
 from elastiq.explain.known import Known, named, size, waiting
 from elastiq.interfaces import JobGroup, Pool
-from elastiq.nodes import JOINED, TO_COME
+from elastiq.nodes import JOINED, TO_COME, State
 from elastiq.situation import NOT_ASKED
 from elastiq.wording import counted
 
@@ -19,7 +19,9 @@ def explained(known: Known, pool: Pool) -> list[str]:
 def _limits(known: Known, pool: Pool) -> Iterator[str]:
     s, count = known.s, known.s.registry.count
     most = "no limit of its own" if pool.max_vms is None else f"at most {pool.max_vms}"
+    stopped = count(pool.name, {State.STOPPED})
     states = f"{count(pool.name, JOINED)} joined, {count(pool.name, TO_COME)} to come"
+    states += f", {stopped} stopped" if stopped else ""
     yield f"{counted(count(pool.name), 'machine')} ({states}); {most}, min_vms {pool.min_vms}"
     for flavour in pool.flavours:
         sizes = [size(what, has) for what, has in vars(capacity(s, pool, flavour)).items() if has is not None]

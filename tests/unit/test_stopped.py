@@ -16,7 +16,7 @@ from elastiq.planner import plan
 from elastiq.simulation.view import LOOKS
 from elastiq.situation import Plan, Situation
 from tests.unit.plans import drained, launched
-from tests.unit.test_explain import of_node
+from tests.unit.test_explain import lines_of, of_group, of_node
 from tests.unit.values import FOUR, NOW, WALL, a_node, a_pool, a_worker, an_instance, group, situation, some_settings
 
 STOP = Terms(idle_action="stop")
@@ -286,8 +286,24 @@ def test_of_a_stopped_machine_it_is_said_what_becomes_of_it(node: Node, text: st
 
 
 def test_of_jobs_for_which_one_is_started_it_is_said() -> None:
-    (verdict,) = plan(of(group(waiting=4), nodes=[stopped()])).verdicts
-    assert (verdict.launching, verdict.held) == (4, 0)
+    s = of(group(waiting=8), nodes=[stopped()])
+    (verdict,) = plan(s).verdicts
+    assert (verdict.launching, verdict.held) == (8, 0)
+    assert of_group(s) == "starting 1 of ec2/medium/stopped and launching 1 of ec2/medium"
+    dry = replace(s, settings=replace(s.settings, dry_run_boot_vms=True))
+    assert of_group(dry) == "dry run: would start 1 of ec2/medium/stopped and launch 1 of ec2/medium"
+
+
+def test_of_a_pool_it_is_said_how_many_are_stopped() -> None:
+    assert lines_of(of(nodes=[stopped(1), stopped(2), a_node(State.IDLE, 3)]))[0].startswith(
+        "3 machines (1 joined, 0 to come, 2 stopped)"
+    )
+
+
+def test_one_that_does_not_join_after_its_start_has_failed() -> None:
+    again = a_node(State.BOOTING, was_stopped=True, boot_s=some_settings().estimated_vm_deploy_time_s)
+    (failed,) = plan(of(nodes=[again])).failed
+    assert failed.reason.startswith("did not join within estimated_vm_deploy_time_s")
 
 
 def test_every_state_has_its_place_in_the_status_and_in_the_demo() -> None:
