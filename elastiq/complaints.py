@@ -11,14 +11,15 @@ from typing import Iterable, Iterator
 
 from elastiq.inifile import ConfigError, Entry, Problems
 from elastiq.interfaces import BatchSystem
-from elastiq.keys import CORE, check_cluster_name
+from elastiq.keys import CORE, POOL, check_cluster_name
 from elastiq.names import hint, known, nearest
-from elastiq.plugin_loader import BATCH_GROUP, BUILT_IN, CLOUD_GROUP, batch_class
+from elastiq.plugin_loader import BATCH_GROUP, BUILT_IN, CLOUD_GROUP, batch_class, cloud_class
 
 
 def unknown_key(entry: Entry, keys: Iterable[str], problems: Problems) -> None:
     """Of a key that its section does not have."""
-    home = next((name for name, options in CORE.items() if entry.key in {one.name for one in options}), None)
+    homes = {**CORE, **{kind: (*POOL, *cloud_class(kind).OPTIONS) for kind in BUILT_IN[CLOUD_GROUP]}}
+    home = next((name for name, options in homes.items() if entry.key in {one.name for one in options}), None)
     meant = nearest(entry.key, keys)
     what = f"it belongs to [{home}]" if home else f"did you mean `{meant}`?" if meant else "remove it"
     problems.add(entry.line, entry.section, entry.key if meant else entry.label, f"is not a known key, {what}")

@@ -86,7 +86,7 @@ CORE: dict[str, tuple[Option, ...]] = {
 POOL: tuple[Option, ...] = (
     Option("flavour", Kind.LIST, ()),
     Option("market", Kind.LIST, (), spelling=str.lower, check=_rare("markets")),
-    Option("price", Kind.TAGS, check=_rare("price"), spelling=lambda text: text if "=" in text else f"*={text}"),
+    Option("price", Kind.TAGS, check=_rare("price"), spelling=_rare("price_spelling")),
     Option("cpus", Kind.NUMBER, unit="cores", check=above_zero),
     Option("memory_mb", Kind.NUMBER, unit="MB", check=above_zero),
     Option("disk_mb", Kind.NUMBER, unit="MB", check=above_zero),

@@ -89,12 +89,23 @@ def _address(version: int, value: str) -> str:
 def price(value: Mapping[str, str]) -> str:
     for flavour, text in value.items():
         if not re.fullmatch(r"[0-9]+\.?[0-9]*|\.[0-9]+", text):
-            return f"has no number for `{flavour}`, write a price or flavour=price, flavour=price"
+            whose = "" if flavour == "*" else f" for {flavour}"
+            return f"`{text[:60]}` is no price{whose}, write one as 0.17, or flavour=price, flavour=price"
     return ""
 
 
+def price_spelling(text: str) -> str:
+    """One price for all flavours, as one for each of them. Raises ValueError."""
+    comma = re.search(r"(?:^|=)\s*([0-9]+),\s*([0-9]+)\s*(?:,|\n|$)", text)
+    if comma:
+        whole, rest = comma.groups()
+        raise ValueError(f"`{whole},{rest}` is no number, write the price with a decimal point: {whole}.{rest}")
+    return text if "=" in text else f"*={text}"
+
+
 def markets(value: Sequence[str]) -> str:
-    return "" if {*value} <= {*MARKETS} else f"knows only {' and '.join(MARKETS)}, write one or both"
+    unknown = [one for one in value if one not in MARKETS]
+    return f"`{unknown[0][:60]}` is not known, write {' or '.join(MARKETS)}, or both" if unknown else ""
 
 
 def worker_ad(lines: Sequence[str]) -> str:

@@ -76,6 +76,8 @@ def test_every_problem_is_told_at_once_in_the_order_of_the_file(tmp_path: Path) 
         ("cooldown_after_end_s = soon", "is no number"),
         ("cooldown_after_failure_s = 1m", "is no number"),
         ("policy = cheapest", "it belongs to [broker]"),
+        ("min_idle_vms = 2", "it belongs to [ec2]"),
+        ("region = x", "it belongs to [ec2]"),
     ],
 )
 def test_a_wrong_value_of_the_core_is_told_with_its_line(tmp_path: Path, line: str, said: str) -> None:

@@ -283,8 +283,11 @@ def test_running_spot_machines_count_by_their_price() -> None:
         ("flavour = a\nmarket = spot, on-demand\nprice = a/spot=1", "price: is missing for a, max_cost_per_day"),
         ("flavour = a\nmarket = spot\nprice = a=1, a/spot=31", "price: is above max_cost_per_day, which is 30"),
         ("flavour = a\nprice = 1\n[ec2:gpu]\nflavour = g", "price: is missing for g, max_cost_per_day needs it"),
-        ("price = cheap", "price: has no number for `*`, write a price or flavour=price, flavour=price"),
-        ("price = a=-1", "price: has no number for `a`, write a price or flavour=price, flavour=price"),
+        ("price = cheap", "price: `cheap` is no price, write one as 0.17, or flavour=price, flavour=price"),
+        ("price = $0.17", "price: `$0.17` is no price, write one as 0.17, or flavour=price, flavour=price"),
+        ("price = 0,17", "price: `0,17` is no number, write the price with a decimal point: 0.17"),
+        ("price = a=1, b = 0,17", "price: `0,17` is no number, write the price with a decimal point: 0.17"),
+        ("price = a=-1", "price: `-1` is no price for a, write one as 0.17, or flavour=price, flavour=price"),
     ],
 )
 def test_a_cap_on_the_cost_needs_every_price(tmp_path: Path, lines: str, said: str) -> None:

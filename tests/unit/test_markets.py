@@ -40,7 +40,7 @@ def test_a_further_pool_may_have_another_market(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("lines", "said"),
     [
-        ("market = sport", "market: knows only spot and on-demand, write one or both"),
+        ("market = sport", "market: `sport` is not known, write spot or on-demand, or both"),
         ("market = spot, spot", "market: has `spot` twice, remove one"),
         ("market = spot\nspot_max_price = 0.001", "spot_max_price: must be above 0.001"),
         ("spot_max_price = 0.1", "spot_max_price: is of no use without market"),
