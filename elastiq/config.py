@@ -77,6 +77,10 @@ class _Reader:
 
             read = {name: self._values(self.sections[name], timetable.OPTIONS) for name in scheduled}
             settings = timetable.scheduled(settings, read, self.bad, self.problems)
+        if any(pool.terms.max_vm_lifetime_s for pool in pools.values()):
+            from elastiq.quotas import check_lifetimes
+
+            check_lifetimes(settings, pools, self.bad, self.problems, self.warnings)
         if elastiq["log_format"] == "json" and importlib.util.find_spec("pythonjsonlogger") is None:
             self.problems.at("elastiq", "log_format", "json needs python-json-logger, install it or write text")
         self.problems.raise_any()

@@ -1,8 +1,10 @@
-"""Limits that contradict each other. Imported only for a configuration with a min_vms or min_idle_vms."""
+"""Limits that contradict each other. Imported only for a configuration with a min_vms, min_idle_vms or
+max_vm_lifetime_s.
+"""
 
 from __future__ import annotations
 
-from typing import Iterator, Mapping
+from typing import Collection, Iterator, Mapping
 
 from elastiq.inifile import Problems
 from elastiq.interfaces import Pool
@@ -39,3 +41,23 @@ def check_quotas(s: Settings, sections: Mapping[str, Pool], all_pools: bool, pro
     for places, text in contradictions(s, all_pools):
         name, key = places[0]
         problems.at(section_of[name], key, text)
+
+
+def check_lifetimes(
+    s: Settings, sections: Mapping[str, Pool], bad: Collection[Place], problems: Problems, warnings: Problems
+) -> None:
+    """A machine is to live longer than it boots; and where a minimum needs it, another has to fit beside it first.
+    ``bad``: sections and keys that could not be read. Schedules may make room at some other time."""
+    floor = max(s.min_vms, sum(pool.min_vms for pool in s.pools))
+    full = floor == s.max_vms and not s.schedules and not {("quota", "min_vms"), ("quota", "max_vms")} & {*bad}
+    for section, pool in sections.items():
+        lifetime_s, boot_s = pool.terms.max_vm_lifetime_s, s.estimated_vm_deploy_time_s_of(pool.name)
+        if lifetime_s is None:
+            continue
+        if lifetime_s < boot_s and ("elastiq", "estimated_vm_deploy_time_s") not in bad:
+            text = f"{lifetime_s:g} is below estimated_vm_deploy_time_s, which is {boot_s:g}; raise it"
+            problems.at(section, "max_vm_lifetime_s", text)
+        whose = "the pool's" if pool.min_vms == pool.max_vms and not s.schedules else "the cluster's" if full else ""
+        if whose:
+            text = f"ends none that min_vms needs: no other fits beside it, raise {whose} max_vms above min_vms"
+            warnings.at(section, "max_vm_lifetime_s", text)

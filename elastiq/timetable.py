@@ -132,7 +132,7 @@ def _schedule(section: Section, values: dict[str, Any], problems: Problems) -> O
         text = "is to be [schedule:NAME], the name of letters, digits, `_`, `.` and `-`; rename it"
         problems.at(section.name, "", text)
     given = [key for key in _LIMITS if key in section.entries and section.entries[key].value]
-    if not given:
+    if not given and section.entries.keys() <= {option.name for option in OPTIONS}:  # else one of them is mistyped
         problems.at(section.name, "", f"sets no limit, set one of {', '.join(_LIMITS)}")
     of_no_pool = "min_idle_vms" in given and not values["pool"]
     if not (name and given and values["when"] and values["timezone"]) or of_no_pool:

@@ -486,3 +486,29 @@ def test_what_is_no_regular_file_is_refused_and_never_waited_for(tmp_path: Path,
         assert refused.value.problems == [said]
         (problem,) = problems(tmp_path, with_ec2("user_data_file = x\n"))
         assert problem == f"5: [ec2] user_data_file: {said}"
+
+
+def test_a_lifetime_shorter_than_a_boot_is_told(tmp_path: Path) -> None:
+    said = "max_vm_lifetime_s: 599 is below estimated_vm_deploy_time_s, which is 600; raise it"
+    assert problems(tmp_path, with_ec2("max_vm_lifetime_s = 599")) == [f"5: [ec2] {said}"]
+    own = "max_vm_lifetime_s = 599\nestimated_vm_deploy_time_s = 300"
+    assert load(tmp_path, with_ec2(own)).warnings == []
+
+
+@pytest.mark.parametrize(
+    ("pool", "quota", "whose"),
+    [
+        ("min_vms = 2\nmax_vms = 2", "", "the pool's"),
+        ("min_vms = 2\nmax_vms = 3", "", ""),
+        ("", "[quota]\nmin_vms = 2\nmax_vms = 2\n", "the cluster's"),
+        ("min_vms = 2", "[quota]\nmax_vms = 2\n", "the cluster's"),
+        ("min_vms = 2", "[quota]\nmax_vms = 3\n", ""),
+    ],
+)
+def test_a_lifetime_that_no_replacement_has_room_beside_is_warned_of(
+    tmp_path: Path, pool: str, quota: str, whose: str
+) -> None:
+    warnings = load(tmp_path, with_ec2(f"max_vm_lifetime_s = 86400\n{pool}", quota)).warnings
+    told = [one.partition("[ec2] ")[2] for one in warnings]
+    text = f"ends none that min_vms needs: no other fits beside it, raise {whose} max_vms above min_vms"
+    assert told == ([f"max_vm_lifetime_s: {text}"] if whose else [])

@@ -96,6 +96,11 @@ def test_a_schedule_that_sets_nothing_is_told(tmp_path: Path) -> None:
     assert problem == "5: [schedule:day]: sets no limit, set one of min_vms, max_vms, min_idle_vms"
 
 
+def test_a_schedule_whose_only_limit_is_mistyped_is_told_once(tmp_path: Path) -> None:
+    (problem,) = problems(tmp_path, with_ec2(section("day", max_vms="").rstrip() + "\nmax_vm = 3\n"))
+    assert problem.endswith("[schedule:day] max_vm: is not a known key, did you mean `max_vms`?")
+
+
 @pytest.mark.parametrize("name", ["schedule", "schedule:", "schedule:a b"])
 def test_a_schedule_without_a_name_is_told(tmp_path: Path, name: str) -> None:
     text = with_ec2(section("day").replace("[schedule:day]", f"[{name}]"))
