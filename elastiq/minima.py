@@ -27,7 +27,7 @@ def floor(orders: Orders, leaving: Collection[str]) -> None:
 def spares(orders: Orders, leaving: Collection[str]) -> None:
     """Raise each pool to its hot spares: machines, there or to come, that no waiting job will use."""
     s, states = orders.s, TO_COME | {State.IDLE}
-    taken = orders.room.reserved.union(leaving)
+    taken = orders.room.needed.union(leaving)  # the others may not come to need it
     there = Counter(node.pool for node in s.registry if node.state in states and node.id not in taken)
     there.update(pool for pool, name in orders.unasked if name not in taken)
     for pool in s.settings.pools:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Callable, Iterable, Optional
+from typing import Callable, Iterable, Optional, Sequence
 
 from elastiq.interfaces import Resources
 
@@ -59,7 +59,8 @@ def without(room: Vector, asked: Need, jobs: int) -> Vector:
 @dataclass
 class RoomClass:
     """Machines with equal room. ``stale``: it was free for long, on machines that take jobs now. ``spare``: to come,
-    and launched for no job. ``kind``: pool and flavour of all of them, where that is known."""
+    and launched for no job. ``kind``: pool and flavour of all of them, where that is known. ``groups``: how many jobs
+    of each group every one was launched for."""
 
     room: Vector
     machines: list[str]
@@ -67,6 +68,7 @@ class RoomClass:
     stale: bool = False
     spare: bool = False
     kind: Kind = ("", "")
+    groups: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass
@@ -87,24 +89,55 @@ class Room:
         # Machines that are there before machines to come, these in the order of need; then the tightest room.
         there = (c for c in classes if not _empty(c.room))
         self._classes = sorted(there, key=lambda c: (not c.joined, c.spare, _tightness(c.room)))
+        self._launched_for: dict[str, list[tuple[RoomClass, int]]] = {}
+        self._remember(self._classes)
         self.reserved: set[str] = set()
+        self.needed: set[str] = set()  # of these, what jobs hold that have waited long enough
 
     def add(self, room: Vector, machines: list[str], kind: Kind = ("", "")) -> None:
         """More machines to come."""
         self._classes.append(RoomClass(room, machines, joined=False, kind=kind))
 
-    def hold(self, asked: Need, jobs: int, use_stale: bool = True, refuses: Refuses = lambda kind: False) -> Held:
-        """Reserve room for up to so many jobs, not on machines of a kind that ``refuses`` them."""
-        held = Held()
+    def hold(
+        self,
+        asked: Need,
+        jobs: int,
+        use_stale: bool = True,
+        refuses: Refuses = lambda kind: False,
+        held: Optional[Held] = None,
+    ) -> Held:
+        """Reserve room for up to so many jobs, with those that are ``held`` already; not on machines of a kind that
+        ``refuses`` them."""
+        held = held or Held()
+        self._hold([(c, jobs) for c in self._classes], asked, jobs, held, use_stale, refuses)
+        return held
+
+    def hold_own(self, group: str, asked: Need, jobs: int, use_stale: bool, refuses: Refuses, held: Held) -> None:
+        """Reserve what was launched for a group: what was packed together finds its place again."""
+        if own := self._launched_for.get(group):
+            self._hold(own, asked, jobs, held, use_stale, refuses)
+
+    def _hold(
+        self,
+        classes: Sequence[tuple[RoomClass, int]],
+        asked: Need,
+        jobs: int,
+        held: Held,
+        use_stale: bool,
+        refuses: Refuses,
+    ) -> None:
+        """On each machine of these classes at most so many."""
         left_over: list[RoomClass] = []
         cpus_asked = asked[0] * (1 - _EPSILON)
-        for c in self._classes:
+        for c, most in tuple(classes):
             if held.jobs >= jobs:
                 break
             cpus = c.room[0]
             if cpus is not None and cpus < cpus_asked:  # most are told by this alone
                 continue
             each = jobs_held(c.room, asked)
+            if each > most:
+                each = most
             if each < 1 or (c.kind[0] and refuses(c.kind)):
                 continue
             if c.stale and not use_stale:
@@ -113,7 +146,12 @@ class Room:
                 self._take(c, asked, each, jobs - held.jobs, held, left_over)
         self._classes = [c for c in self._classes if c.machines]
         self._classes.extend(left_over)
-        return held
+        self._remember(left_over)
+
+    def _remember(self, classes: Iterable[RoomClass]) -> None:
+        for c in classes:
+            for group, jobs in c.groups:
+                self._launched_for.setdefault(group, []).append((c, jobs))
 
     def _take(self, c: RoomClass, asked: Need, each: int, jobs: int, held: Held, left_over: list[RoomClass]) -> None:
         full = min(len(c.machines), jobs // each)
@@ -124,14 +162,14 @@ class Room:
             machines, c.machines = c.machines[:count], c.machines[count:]
             held.jobs += count * jobs_on_each
             self.reserved.update(machines)
-            held.machines.update(dict.fromkeys(machines, jobs_on_each))
+            held.machines.update({name: held.machines.get(name, 0) + jobs_on_each for name in machines})
             if c.joined:
                 held.on_joined = held.on_joined or machines[0]
             else:
                 held.on_coming = held.on_coming or machines[0]
             room = without(c.room, asked, jobs_on_each)
             if not _empty(room):
-                left_over.append(RoomClass(room, machines, c.joined, c.stale, c.spare, c.kind))
+                left_over.append(RoomClass(room, machines, c.joined, c.stale, c.spare, c.kind, c.groups))
 
 
 def _tightness(room: Vector) -> tuple[float, float]:

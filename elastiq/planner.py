@@ -6,8 +6,9 @@ person can read, and so has every group of waiting jobs that is not served.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, replace
-from typing import Mapping, Optional, Sequence
+from typing import Any, Mapping, Optional, Sequence
 
 from elastiq import scale_down
 from elastiq.broker import Orders, Served, Wanted, empty
@@ -15,7 +16,7 @@ from elastiq.demand import Standing
 from elastiq.health import BLACK_HOLE_STARTS_PER_H
 from elastiq.interfaces import JobGroup, Worker
 from elastiq.nodes import CAPACITY, IN_SERVICE, JOINED, Node, State
-from elastiq.packing import Held, Kind, Refuses, Room, RoomClass, Vector, jobs_held, need, vector
+from elastiq.packing import Held, Kind, Room, RoomClass, Vector, jobs_held, need, vector
 from elastiq.situation import Allowance, Launch, Plan, Situation, Step, Verdict, group_name
 
 REPLACEMENT = "a black hole's replacement, one an hour,"
@@ -45,7 +46,7 @@ def plan(s: Situation) -> Plan:
         from elastiq import minima
 
         minima.floor(orders, leaving)
-    verdicts = _serve(s, room, orders)
+    verdicts = _serve(s, room, orders, leaving)
     if may_launch and keeps_some:
         minima.spares(orders, leaving)
     unused = _unused(s)
@@ -76,27 +77,31 @@ def plan(s: Situation) -> Plan:
 # --------------------------------------------------------------------------- scale up
 
 
+_Groups = tuple[tuple[str, int], ...]  # of each group, the jobs that a machine was launched for
+
+
 def _room(s: Situation, leaving: Mapping[str, str]) -> Room:
     """Free room on joined workers, and the whole room of machines that have not joined."""
-    found: dict[tuple[Vector, bool, bool, bool, Kind], list[str]] = {}  # machines by what makes their room one class
-    workers: list[tuple[str, Kind, Worker, float]] = []
-    to_come: list[tuple[str, str, str, bool]] = []
+    found: dict[tuple[Any, ...], list[str]] = {}  # machines by what makes their room one `RoomClass`
+    workers: list[tuple[str, Kind, Worker, float, _Groups]] = []
+    to_come: list[tuple[str, str, str, _Groups]] = []
     for node in s.registry:
         if node.id in leaving:
             continue
         if node.state in IN_SERVICE and node.seen is not None:
             if node.seen.free.cpus != 0:  # on a busy cluster most are full
-                workers.append((node.id, (node.pool, node.flavour), node.seen, node.room_s))
+                groups = () if node.was_busy else tuple(node.groups.items())
+                workers.append((node.id, (node.pool, node.flavour), node.seen, node.room_s, groups))
         # A machine that an unsettled view does not show may well be there: it holds what it can hold.
         elif node.state in CAPACITY:
-            to_come.append((node.id, node.pool, node.flavour, not node.groups))
-    workers += [(f"worker {name}", ("", ""), one.worker, one.room_s) for name, one in s.registry.strangers.items()]
-    for name, kind, worker, room_s in workers:
+            to_come.append((node.id, node.pool, node.flavour, tuple(node.groups.items())))
+    workers += [(f"worker {name}", ("", ""), one.worker, one.room_s, ()) for name, one in s.registry.strangers.items()]
+    for name, kind, worker, room_s, groups in workers:
         if worker.takes_jobs:
             stale = room_s >= s.settings.unused_room_s
-            found.setdefault((_free(s, kind[0], worker), True, stale, False, kind), []).append(name)
-    for name, of, flavour, spare in (*to_come, *((REPLACEMENT, *one, True) for one in s.health.unreplaced(s.now))):
-        found.setdefault((empty(s, of, flavour), False, False, spare, (of, flavour)), []).append(name)
+            found.setdefault((_free(s, kind[0], worker), True, stale, False, kind, groups), []).append(name)
+    for name, of, flavour, groups in (*to_come, *((REPLACEMENT, *one, ()) for one in s.health.unreplaced(s.now))):
+        found.setdefault((empty(s, of, flavour), False, False, not groups, (of, flavour), groups), []).append(name)
     return Room(RoomClass(one[0], names, *one[1:]) for one, names in found.items())
 
 
@@ -132,7 +137,7 @@ def _long_free(s: Situation, machines: Sequence[tuple[Node, str]]) -> frozenset[
     return frozenset(refuser for node, refuser in machines if node.room_s >= s.settings.unused_room_s)
 
 
-def _serve(s: Situation, room: Room, orders: Orders) -> tuple[Verdict, ...]:
+def _serve(s: Situation, room: Room, orders: Orders, leaving: Mapping[str, str]) -> tuple[Verdict, ...]:
     """Go through the waiting groups: the untried ones first, so that those known to run are never
     starved by room that an impossible one holds; then the largest jobs."""
     if s.jobs is None:
@@ -148,9 +153,11 @@ def _serve(s: Situation, room: Room, orders: Orders) -> tuple[Verdict, ...]:
         asked = need(g.request)
         return (s.trials.standing(g.key) is Standing.SERVED, -asked[0], -asked[1], g.key)
 
+    ordered = sorted(waiting, key=order)
+    holds = _hold(s, ordered, waited if acting else {}, room, orders)
+    lost = _lost(s, leaving)
     asking = {
-        group.key: _ask(s, group, waited.get(group.key, 0) if acting else None, room, orders.refuses(group))
-        for group in sorted(waiting, key=order)
+        g.key: _ask(s, g, waited.get(g.key, 0) if acting else None, holds[g.key], lost[g.key]) for g in ordered
     }
     wants = [Wanted(a.group, a.wanted, a.one_only) for a in asking.values() if a.wanted]
     if orders.one_size(wants):
@@ -175,31 +182,67 @@ class _Asking:
     matchable: bool = True
 
 
-def _ask(s: Situation, group: JobGroup, waited: Optional[int], room: Room, refuses: Refuses) -> _Asking:
-    """``waited``: how many of its jobs have waited long enough; None while too few of all groups have."""
-    if group.not_eligible:
-        return _Asking(group, Held(), why=group.not_eligible, matchable=False)
-    trial = s.trials.get(group.key)
-    if trial.standing is Standing.UNSERVED:
-        if all(trial.refuses(pool.name, flavour) for pool in s.settings.pools for flavour in pool.flavours):
-            return _Asking(group, Held(), why=trial.reason, matchable=False)
-    held = Held()  # room that it does not use must not keep machines of another pool from it
-    if not trial.refused_by:
-        fresh = s.history.waiting_s(group.key, s.now) < s.settings.unused_room_s
-        use_stale = fresh or trial.standing is Standing.TRYING
-        held = room.hold(need(group.request), group.waiting * group.nodes, use_stale, refuses)
+def _hold(
+    s: Situation, groups: Sequence[JobGroup], waited: Mapping[str, int], room: Room, orders: Orders
+) -> dict[str, Held]:
+    """Reserve room: for each group first what was launched for it, then for jobs that have waited long enough, of all
+    groups, and then for the others, which will use what is left. Room that a group did not use must not keep
+    machines of another pool from it."""
+    holds = {group.key: Held() for group in groups}
+    able = []
+    for group in groups:
+        if not (group.not_eligible or s.trials.get(group.key).refused_by):
+            fresh = s.history.waiting_s(group.key, s.now) < s.settings.unused_room_s
+            use_stale = fresh or s.trials.standing(group.key) is Standing.TRYING
+            able.append((group, holds[group.key], need(group.request), use_stale, orders.refuses(group)))
+    for step in range(3):
+        for group, held, asked, use_stale, refuses in able:
+            old = min(waited.get(group.key, 0), group.waiting)
+            if step == 0:
+                room.hold_own(group.key, asked, group.waiting * group.nodes, use_stale, refuses, held)
+            elif step == 1 and old:
+                room.hold(asked, old * group.nodes, use_stale, refuses, held)
+                room.needed.update(held.machines)
+            elif step == 2 and old < group.waiting:
+                room.hold(asked, group.waiting * group.nodes, use_stale, refuses, held)
+    for group, held, *_ in able:
         if group.nodes > 1:
             from elastiq.sizing import claimed
 
             held.jobs = held.jobs // group.nodes + claimed(s, group)
-    left = group.waiting - held.jobs
-    wanted, why = min(left, waited or 0), ""
+    return holds
+
+
+def _lost(s: Situation, leaving: Mapping[str, str]) -> Counter[str]:
+    """By group: for how many of its jobs machines were launched that will not take them, since others have got them,
+    or they leave."""
+    groups = s.jobs.groups if s.jobs is not None else ()
+    on_trial = {g.key: need(g.request) for g in groups if s.trials.standing(g.key) is Standing.TRYING}
+    lost: Counter[str] = Counter()
+    for node in s.registry if on_trial else ():
+        if node.groups and (node.id in leaving or (node.was_busy and node.seen is not None)):
+            for key in on_trial.keys() & node.groups.keys():
+                if node.id in leaving or not (node.seen and jobs_held(_free(s, node.pool, node.seen), on_trial[key])):
+                    lost[key] += node.groups[key]
+    return lost
+
+
+def _ask(s: Situation, group: JobGroup, waited: Optional[int], held: Held, lost: int) -> _Asking:
+    """``waited``: how many of its jobs have waited long enough; None while too few of all groups have."""
+    if group.not_eligible:
+        return _Asking(group, held, why=group.not_eligible, matchable=False)
+    trial = s.trials.get(group.key)
+    if trial.standing is Standing.UNSERVED:
+        if all(trial.refuses(pool.name, flavour) for pool in s.settings.pools for flavour in pool.flavours):
+            return _Asking(group, held, why=trial.reason, matchable=False)
+    # What is held serves those that have waited longest.
+    wanted, why = max(0, min(group.waiting, waited or 0) - held.jobs), ""
     if trial.standing is Standing.TRYING:
-        wanted = min(wanted, max(0, group.waiting - trial.covered))
-        why = "a machine was launched for it; none of it has started yet"
+        wanted = min(wanted, max(0, group.waiting - max(0, trial.covered - lost)))
+        why = "" if held.jobs >= group.waiting else "a machine was launched for it; none of it has started yet"
     if wanted and not s.no_launch:
         return _Asking(group, held, wanted, held.passed_over or trial.standing is Standing.UNSERVED, why)
-    if left:
+    if held.jobs < group.waiting:
         why = s.no_launch or why
         if waited is None and s.history.waited(group.key) and not s.no_launch:
             why = f"fewer than waiting_jobs_threshold {s.settings.waiting_jobs_threshold} jobs have waited"
