@@ -45,11 +45,15 @@ def _by_machines(known: Known, v: Verdict) -> Iterator[tuple[int, str]]:
 
 
 def _when_joined(known: Known, nodes: Sequence[Node], whom: str) -> str:
-    due = min(node.created_at + known.boot_s(node) for node in nodes)
+    deploy_s = known.s.settings.estimated_vm_deploy_time_s_of
+    due, word = min(
+        (node.created_at + (boot_s or deploy_s(node.pool)), "at about" if boot_s else "by")
+        for node, boot_s in ((node, known.boot_s(node)) for node in nodes)
+    )
     names = f"{nodes[0].state.value} {named([node.name for node in nodes])}"
     if due <= known.s.wall:
         return f"{names} will serve {whom} once joined, which was due at {known.at(due)}"
-    return f"{names} will serve {whom} at about {known.at(due)}"
+    return f"{names} will serve {whom} {word} {known.at(due)}"
 
 
 def _by_launches(known: Known, v: Verdict) -> Iterator[tuple[int, str]]:
@@ -65,7 +69,7 @@ def _by_launches(known: Known, v: Verdict) -> Iterator[tuple[int, str]]:
 def _not_served(known: Known, v: Verdict) -> str:
     s, key, reason = known.s, v.group.key, v.reason
     if not v.matchable and s.trials.standing(key) is not Standing.UNSERVED:
-        return _misfit(known, v.group) or reason
+        return _no_pool(known, v.group) or _misfit(known, v.group) or reason
     waiting_s, window_s = s.history.waiting_s(key, s.now), s.settings.waiting_jobs_time_s
     if reason.startswith("waiting_jobs_time_s"):
         # Of a group that grew it is not known when which of its jobs came: the last of them just now, at the latest.
@@ -75,6 +79,14 @@ def _not_served(known: Known, v: Verdict) -> str:
         return f"waits too briefly, until {last}{until} (waiting_jobs_time_s {window_s:g})"
     held_back = [text for scope, text in known.blocks() if f"{scope} is held back" in reason]
     return "; ".join(held_back) or reason or "not served yet: the next plan decides"
+
+
+def _no_pool(known: Known, group: JobGroup) -> str:
+    """That none of the pools that it asks for is there; empty if one is, or it asks for none."""
+    names = [pool.name for pool in known.s.settings.pools]
+    if not group.pools or {*group.pools} & {name.lower() for name in names}:
+        return ""
+    return f"there is no pool {' or '.join(group.pools)}, which they ask for; there are {', '.join(names)}"
 
 
 def _misfit(known: Known, group: JobGroup) -> str:

@@ -51,12 +51,10 @@ class Known:
         """The moment that comes in so many seconds."""
         return self.at(self.s.wall + in_s)
 
-    def boot_s(self, node: Node) -> float:
-        """How long such a machine takes to join: the median of those that did, else what is configured."""
+    def boot_s(self, node: Node) -> Optional[float]:
+        """How long such a machine takes to join: the median of those that did, None if those are too few."""
         seen = self._boots.get((node.pool, node.flavour), ())
-        if len(seen) >= BOOTS_TO_BELIEVE:
-            return median(seen)
-        return self.s.settings.estimated_vm_deploy_time_s_of(node.pool)
+        return median(seen) if len(seen) >= BOOTS_TO_BELIEVE else None
 
     def blocks(self) -> Iterator[tuple[str, str]]:
         """What is held back now: the scope, and until when and why."""

@@ -35,7 +35,14 @@ def _booting(known: Known, node: Node) -> str:
         text += f"; that time stands still: {known.s.no_end}" if known.s.no_end else ""
     else:
         text = f"asked for at {known.at(node.created_at)}, the cloud does not show it yet"
-    return text + _for_whom(known, node, ", for ") + _then_goes(known, node)
+    return text + (_for_whom(known, node, ", for ") or _for_no_job(node)) + _then_goes(known, node)
+
+
+def _for_no_job(node: Node) -> str:
+    """Why it was launched, where that was for a minimum or as a spare."""
+    reasons = node.reason.rpartition(": ")[2].split("; ")  # of "launched as i-1: ..."
+    why = [one for one in reasons if one.startswith("min_")]
+    return f", launched for {' and '.join(why)}" if why and not node.groups else ""
 
 
 def _for_whom(known: Known, node: Node, before: str) -> str:
@@ -66,8 +73,9 @@ def _idle(known: Known, node: Node) -> str:
     if is_to_go:
         return f"is to go ({is_to_go}), kept for now: {_obstacle(known, node, pool) or 'the next plan drains it'}"
     if node.idle_s < idle_for_s:
-        may = f"may go at {known.when(idle_for_s - node.idle_s)}"
-        return f"idle for {node.idle_s:.0f} s of idle_for_time_s {idle_for_s:g}: {may}"
+        least = _minimum(known, node, pool)
+        may = f", then kept: {least}" if least else f": may go at {known.when(idle_for_s - node.idle_s)}"
+        return f"idle for {node.idle_s:.0f} s of idle_for_time_s {idle_for_s:g}{may}"
     why = _obstacle(known, node, pool) or s.no_drain or _spare(known, pool)
     return f"kept: {why}" if why else f"idle for {node.idle_s:.0f} s: may go now"
 
@@ -83,7 +91,11 @@ def _obstacle(known: Known, node: Node, pool: Optional[Pool]) -> str:
         return "something is being asked for it"
     if not node.may_act(s.now):
         return f"{node.reason}: again at {known.when(node.retry_at - s.now)}"
-    leaves = node.id in known.leaving
+    return _minimum(known, node, pool)
+
+
+def _minimum(known: Known, node: Node, pool: Optional[Pool]) -> str:
+    s, leaves = known.s, node.id in known.leaving
     if known.stay(None, leaves) <= s.settings.min_vms:
         return f"min_vms {s.settings.min_vms}"
     if pool is not None and pool.name not in s.drained and known.stay(pool.name, leaves) <= pool.min_vms:

@@ -372,7 +372,7 @@ def test_the_life_of_a_machine_is_explained_at_each_of_its_steps(head: Head, clo
         (node,) = head.json("explain")["nodes"]
         assert node["explanation"].startswith("booting: joins until ")
         assert node["explanation"].endswith("for 1 waiting job of 1 cpu")
-        assert f"booting {node['id']} will serve it at about " in head.ctl("explain").out
+        assert f"booting {node['id']} will serve it by " in head.ctl("explain").out
         head.pool.load()["jobs"].clear()
         head.pool.save()
         eventually(lambda: head.status()["queue"]["groups"] == [])

@@ -86,21 +86,15 @@ GROUPS: dict[str, tuple[Callable[[], Situation], str]] = {
         lambda: situation(group(not_eligible="asks a licence that is used up")),
         "not eligible: asks a licence that is used up",
     ),
-    "free room": (
-        lambda: situation(group(waiting=3), nodes=[a_node(number=3)]),
-        "free room on w3 (i-3)",
-    ),
-    "free room on a worker that is no node": (
-        lambda: _with_stranger(situation(group(waiting=3))),
-        "free room on w9",
-    ),
+    "free room": (lambda: situation(group(waiting=3), nodes=[a_node(number=3)]), "free room on w3 (i-3)"),
+    "free room on a worker that is no node": (lambda: _with_stranger(situation(group(waiting=3))), "free room on w9"),
     "room on more machines than can be named": (
         lambda: situation(group(waiting=20), nodes=[a_node(number=n) for n in range(1, 6)]),
         "free room on w1 (i-1), w2 (i-2), w3 (i-3) and 2 more",
     ),
     "a booting machine, by the configured time": (
         lambda: situation(group(), nodes=[a_node(State.BOOTING, 12)]),
-        "booting i-12 will serve it at about [+600 s]",
+        "booting i-12 will serve it by [+600 s]",
     ),
     "a booting machine, by the boots that were seen": (
         lambda: situation(
@@ -113,10 +107,7 @@ GROUPS: dict[str, tuple[Callable[[], Situation], str]] = {
         lambda: situation(group(), nodes=[a_node(State.PENDING, 12, created_at=WALL - 700)]),
         "pending i-12 will serve it once joined, which was due at [-100 s]",
     ),
-    "a launch": (
-        lambda: situation(group(waiting=6)),
-        "launching 2 of ec2/medium",
-    ),
+    "a launch": (lambda: situation(group(waiting=6)), "launching 2 of ec2/medium"),
     "room on a machine that is launched for the minimum": (
         lambda: situation(group(), settings=some_settings(min_vms=1)),
         "room on machines that are launched for another reason",
@@ -139,6 +130,10 @@ GROUPS: dict[str, tuple[Callable[[], Situation], str]] = {
         lambda: situation(group(waiting=9), settings=PATIENT, history=grown(group(waiting=5), group(waiting=9))),
         "5 of them: launching 2 of ec2/medium; "
         "4 of them: waits too briefly, until at the latest [+40 s] (waiting_jobs_time_s 40)",
+    ),
+    "they ask for a pool that is not there": (
+        lambda: situation(group(pools=("nopool",)), settings=TWO_SIZES),
+        "there is no pool nopool, which they ask for; there are small, large",
     ),
     "nothing fits": (
         lambda: situation(group(request=BIG), settings=TWO_SIZES),
@@ -172,10 +167,7 @@ GROUPS: dict[str, tuple[Callable[[], Situation], str]] = {
         ),
         "max_cost_per_hour 3 would be passed (2 an hour)",
     ),
-    "a machine came and ran none of it": (
-        lambda: situation(group(), trials=UNSERVED),
-        "none of it started",
-    ),
+    "a machine came and ran none of it": (lambda: situation(group(), trials=UNSERVED), "none of it started"),
     "nothing may be launched now": (
         lambda: situation(group(), no_launch="the workers could not be read: no answer"),
         "the workers could not be read: no answer",
@@ -227,6 +219,16 @@ NODES: dict[str, tuple[Callable[[], Situation], str]] = {
         lambda: situation(group(waiting=2), nodes=[a_node(State.BOOTING)]),
         "booting: joins until [+600 s] or is ended, for 2 waiting jobs of 1 cpu, 1000 MB",
     ),
+    "booting as a spare": (
+        lambda: situation(
+            nodes=[a_node(State.BOOTING, reason="launched as i-1: min_idle_vms 1 of pool ec2")], settings=SPARES
+        ),
+        "booting: joins until [+600 s] or is ended, launched for min_idle_vms 1 of pool ec2",
+    ),
+    "booting for jobs that have gone": (
+        lambda: situation(nodes=[a_node(State.BOOTING, reason="launched as i-1: 1 job", groups={"g": 1})]),
+        "booting: joins until [+600 s] or is ended",
+    ),
     "booting while the view is not settled": (
         lambda: situation(nodes=[a_node(State.BOOTING)], no_end="the workers were not read yet"),
         "booting: joins until [+600 s] or is ended; that time stands still: the workers were not read yet",
@@ -235,10 +237,7 @@ NODES: dict[str, tuple[Callable[[], Situation], str]] = {
         lambda: situation(nodes=[a_node(State.BOOTING, boot_s=601.0)]),
         "is ended: did not join within estimated_vm_deploy_time_s 600",
     ),
-    "busy": (
-        lambda: situation(nodes=[a_node(State.BUSY, reason="runs 4 jobs")]),
-        "busy: runs 4 jobs",
-    ),
+    "busy": (lambda: situation(nodes=[a_node(State.BUSY, reason="runs 4 jobs")]), "busy: runs 4 jobs"),
     "drained by someone else": (
         lambda: situation(nodes=[drained_by("maintenance")]),
         "kept: drained by someone else (maintenance): left alone",
@@ -247,16 +246,17 @@ NODES: dict[str, tuple[Callable[[], Situation], str]] = {
         lambda: situation(nodes=[a_node(idle_s=300.0)]),
         "idle for 300 s of idle_for_time_s 600: may go at [+300 s]",
     ),
+    "idle, its time is not up, and it will stay": (
+        lambda: situation(nodes=[a_node(idle_s=300.0)], settings=FLOOR),
+        "idle for 300 s of idle_for_time_s 600, then kept: min_vms 1",
+    ),
     "idle, in a pool with a time of its own": (
         lambda: situation(
             nodes=[a_node(idle_s=300.0)], settings=some_settings(pools=(a_pool(terms=Terms(idle_for_time_s=900.0)),))
         ),
         "idle for 300 s of idle_for_time_s 900: may go at [+600 s]",
     ),
-    "goes": (
-        lambda: situation(nodes=[a_node(**LONG_IDLE)]),
-        "goes: idle for 700 s",
-    ),
+    "goes": (lambda: situation(nodes=[a_node(**LONG_IDLE)]), "goes: idle for 700 s"),
     "would go": (
         lambda: situation(nodes=[a_node(**LONG_IDLE)], settings=some_settings(dry_run_shutdown_vms=True)),
         "dry run: would go: idle for 700 s",
@@ -281,10 +281,7 @@ NODES: dict[str, tuple[Callable[[], Situation], str]] = {
         ),
         "kept: launched for waiting jobs of which none has started yet",
     ),
-    "the minimum": (
-        lambda: situation(nodes=[a_node(**LONG_IDLE)], settings=FLOOR),
-        "kept: min_vms 1",
-    ),
+    "the minimum": (lambda: situation(nodes=[a_node(**LONG_IDLE)], settings=FLOOR), "kept: min_vms 1"),
     "the minimum of its pool": (
         lambda: situation(nodes=[a_node(**LONG_IDLE)], settings=POOL_FLOOR),
         "kept: min_vms 1 of pool ec2",
