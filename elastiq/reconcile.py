@@ -81,9 +81,9 @@ def _update(registry: Registry, node: Node, instance: Instance, began: float, wa
     elif state is InstanceState.SHUTTING_DOWN:
         registry.move(node, State.TERMINATING, f"the cloud is ending it: {detail}", wall)
     elif state in (InstanceState.PENDING, InstanceState.UNKNOWN) and node.state is State.REQUESTED:
-        registry.move(node, State.PENDING, "", wall)  # whatever it is called, it was made
+        registry.move(node, State.PENDING, node.reason, wall)  # whatever it is called, it was made
     elif state is InstanceState.RUNNING and node.state in (State.REQUESTED, State.PENDING):
-        registry.move(node, State.BOOTING, "", wall)
+        registry.move(node, State.BOOTING, node.reason, wall)
     elif state not in (InstanceState.PENDING, InstanceState.RUNNING):
         from elastiq.discrepancies import troubled
 

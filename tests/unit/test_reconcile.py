@@ -10,7 +10,7 @@ import pytest
 
 from elastiq.discrepancies import LISTINGS_BEFORE_GONE
 from elastiq.interfaces import Instance, InstanceState, Resources, Worker, WorkerState
-from elastiq.nodes import Node, Registry, State
+from elastiq.nodes import AT_BOOT, Node, Registry, State
 from elastiq.reconcile import CLOCK_SKEW_S, match, take_instances, take_workers
 from tests.unit.values import NOW, WALL, a_node, a_registry, a_worker, an_instance, listing, view
 
@@ -159,6 +159,13 @@ def test_what_is_being_drained_or_ended_stays_so_for_the_one_who_does_it(state: 
     see(a_registry(node), a_worker(state=ad))
     assert node.state is state
     assert node.seen is not None and node.seen.state is ad
+
+
+@pytest.mark.parametrize("there", [InstanceState.PENDING, InstanceState.RUNNING])
+def test_a_machine_that_boots_is_still_known_to_be_there_for_what_it_was_launched_for(there: InstanceState) -> None:
+    node = a_node(State.REQUESTED, reason="min_idle_vms 1 of pool ec2")
+    list_site(a_registry(node), an_instance(state=there, intent="launch"))
+    assert (node.state in AT_BOOT, node.reason) == (True, "min_idle_vms 1 of pool ec2")
 
 
 # --------------------------------------------------------------------------- clocks
