@@ -35,6 +35,8 @@ _MORE: Mapping[str, str] = {
 It reads the configuration, a copy of the state and, once, the queue, the workers and the instances of every site,
 and plans as the daemon does. Nothing is launched, drained, ended, written or locked. Where elastiq runs, the times
 that jobs have waited and nodes were idle are its own; else all jobs are taken to have waited long enough.
+A read of a site that hangs is given up after 3 x (connect_timeout_s + read_timeout_s), but not within two minutes;
+what there is no answer from yet is said on standard error meanwhile.
 
 examples:
   elastiqctl plan                                   before the first start: what would it do?

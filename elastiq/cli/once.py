@@ -47,10 +47,9 @@ class Reads(ThreadExecutor):
         slow.cancel()
 
     def _say_for_whom(self) -> None:
-        """To somebody who waits at a terminal."""
-        if sys.stderr.isatty():
-            lanes = [lane.partition(" ")[2] for lane, calls in self._running.items() if calls]
-            print(f"elastiqctl: no answer yet from: {', '.join(lanes)}", file=sys.stderr)
+        """To somebody who waits; at a terminal or not."""
+        lanes = [lane.partition(" ")[2] for lane, calls in self._running.items() if calls]
+        print(f"elastiqctl: no answer yet from: {', '.join(lanes)}", file=sys.stderr)
 
     def act(
         self, source: str, node: str, call: Callable[[], T], done: Done[T], deadline_s: float, still: Still = always

@@ -240,7 +240,6 @@ def test_a_site_that_hangs_is_given_up_and_delays_no_other(
     monkeypatch.setattr(once, "plugins", lambda *_: (batch, {"far": Hanging(leave), "near": FakeCloud()}))
     monkeypatch.setattr("elastiq.core.MARGIN_S", 0.1)
     monkeypatch.setattr(once, "PATIENCE_S", 0.05)
-    monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
     paths = Paths.of(None, *(str(tmp_path / name) for name in ("log", "state", "run")))
     try:
         made = plan.look(settings, paths, None, None)
