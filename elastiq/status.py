@@ -108,6 +108,7 @@ def _group(daemon: Daemon, v: Verdict) -> dict[str, Any]:
 def _node(node: Node) -> dict[str, Any]:
     return {
         **_fields(node, "pool site flavour network since created_at joined_at worker jobs idle_s condemned reason"),
+        "market": node.market,
         "id": node.name,
         "node": node.id,
         "state": node.state.value,

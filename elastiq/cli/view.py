@@ -55,7 +55,9 @@ def _head(screen: Screen, status: Status, pid: int, silent_s: float) -> list[str
 
 
 def _queue(screen: Screen, queue: Status) -> list[str]:
-    read = f"read {duration(queue['age_s'])} ago" if queue["age_s"] is not None else "never read yet"
+    if queue["age_s"] is None:
+        return [screen.line("jobs: not known yet")]
+    read = f"read {duration(queue['age_s'])} ago"
     known = "" if queue["known"] else ", now unknown"
     if queue["known"] and not queue["complete"]:
         known = ", a part did not answer"
@@ -71,12 +73,12 @@ def _queue(screen: Screen, queue: Status) -> list[str]:
             duration(g["waiting_s"]),
             request(g),
             g["sample_job"] or "",
-            g["reason"],
+            g.get("explanation") or g["reason"],
         ]
         for g in groups
     ]
     styles = ["" if g["matchable"] else "bad" for g in groups]
-    head = ("WAITING", "HELD", "LAUNCHING", "FOR", "EACH ASKS", "EXAMPLE", "SERVED BY, OR WHY THE REST IS NOT")
+    head = ("WAITING", "HELD", "LAUNCHING", "FOR", "EACH ASKS", "EXAMPLE", "WHAT BECOMES OF THEM")
     return lines + (screen.table(head, rows, styles, spare="EXAMPLE FOR") if rows else [])
 
 

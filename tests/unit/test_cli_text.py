@@ -139,6 +139,21 @@ def lines_of(quota: dict[str, Any], *pools: dict[str, Any]) -> list[str]:
     return view.text(status(quota, *pools), 4711, 1.0).splitlines()
 
 
+def test_a_queue_that_was_never_read_has_no_counts() -> None:
+    unread = status({})
+    unread["queue"] |= {"known": False, "age_s": None}
+    assert "jobs: not known yet" in view.text(unread, 4711, 1.0).splitlines()
+
+
+@pytest.mark.parametrize(("explained", "said"), [({"explanation": "by 12:18"}, "by 12:18"), ({}, "room")])
+def test_of_a_group_the_explanation_is_shown_once_there_is_one(explained: dict[str, str], said: str) -> None:
+    waits = status({})
+    asks = {"waiting": 2, "held": 2, "launching": 0, "waiting_s": 5.0, "cpus": 1, "memory_mb": None, "gpus": None}
+    waits["queue"]["groups"] = [{**asks, "sample_job": "7.0", "matchable": True, "reason": "room", **explained}]
+    (line,) = (line for line in view.text(waits, 4711, 1.0).splitlines() if "7.0" in line)
+    assert line.endswith(said)
+
+
 def test_an_open_breaker_is_shown_with_its_reason_under_its_pool() -> None:
     why = "the last 3 machines of pool ec2 never joined: one at a time until one does"
     lines = lines_of({}, {"name": "ec2", "breaker": why, "counted": 1, "max_vms": 5})

@@ -140,3 +140,9 @@ def test_the_limits_are_those_that_hold_now_and_the_schedules_in_force_are_named
     plain = snapshot(Daemon(Surroundings().core))
     assert plain["schedules"] == []
     assert "schedules" not in view.text(plain, 4711, 1.0)
+
+
+def test_of_a_machine_its_market_is_told() -> None:
+    core = Surroundings().core
+    core.registry.add(a_node(market="spot"))
+    assert [node["market"] for node in snapshot(Daemon(core))["nodes"]] == ["spot"]
