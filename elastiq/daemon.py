@@ -96,6 +96,8 @@ class Daemon:
             from elastiq.matching import Matching
 
             self.matching = Matching(self.core, self.plan_soon)
+        told = self.matching is None and any(pool.terms.worker_ad for pool in self.core.settings.pools)
+        self.core.tell("worker_ad", "has no effect without HTCondor's Python bindings" if told else "")
 
     def fingerprint(self) -> None:
         """Let trials begin anew if what pools offer has changed. Again after a reload."""

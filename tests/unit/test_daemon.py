@@ -13,13 +13,13 @@ from elastiq.commanding import carry_out
 from elastiq.control import Refused
 from elastiq.daemon import ATTENTIVE_S, Daemon
 from elastiq.demand import Standing
-from elastiq.interfaces import Instances, InstanceState, Jobs, SourceError, WorkerState
+from elastiq.interfaces import Instances, InstanceState, Jobs, SourceError, Terms, WorkerState
 from elastiq.nodes import State
 from elastiq.reload import take_over
 from elastiq.situation import Plan, Situation
 from elastiq.status import snapshot
 from elastiq.store import StoreError
-from tests.unit.fakes import OURS, UNREACHABLE, FakeBatch, FakeCloud, Pending, Surroundings
+from tests.unit.fakes import OURS, UNREACHABLE, FakeBatch, FakeCloud, MatchingBatch, Pending, Surroundings
 from tests.unit.values import a_node, a_pool, a_worker, an_instance, group, some_settings, state_of
 
 
@@ -569,3 +569,13 @@ def test_a_notice_goes_when_its_cause_goes(error: SourceError) -> None:
     assert "queue" in rig.core.notices
     rig.pass_time(20.0)
     assert "queue" not in rig.core.notices
+
+
+def test_a_worker_ad_that_the_batch_system_cannot_use_is_told_until_it_can() -> None:
+    pools = (a_pool(terms=Terms(worker_ad=("HasDocker = true",))),)
+    rig = Rig(pools=pools)
+    assert rig.core.notices["worker_ad"] == "has no effect without HTCondor's Python bindings"
+    take_over(rig.daemon, rig.settings, MatchingBatch(), {"aws": rig.cloud})
+    assert "worker_ad" not in rig.core.notices
+    take_over(rig.daemon, some_settings(), rig.batch, {"aws": rig.cloud})
+    assert "worker_ad" not in rig.core.notices
