@@ -67,20 +67,17 @@ class _Reader:
             from elastiq.prices import check_prices
 
             check_prices(quota, self.priced, self.problems)
-        if quota["min_vms"] or any(pool.min_vms or pool.terms.min_idle_vms for pool in pools.values()):
+        if quota["min_vms"] or any(
+            p.min_vms or p.terms.min_idle_vms or p.terms.max_vm_lifetime_s for p in pools.values()
+        ):
             from elastiq.quotas import check_quotas
 
-            known = replace(settings, max_vms=None) if ("quota", "max_vms") in self.bad else settings
-            check_quotas(known, pools, {section for section, _ in self.bad} <= {*CORE}, self.problems)
+            check_quotas(settings, pools, self.bad, bool(scheduled), self.problems, self.warnings)
         if scheduled:
             from elastiq import timetable
 
             read = {name: self._values(self.sections[name], timetable.OPTIONS) for name in scheduled}
             settings = timetable.scheduled(settings, read, self.bad, self.problems)
-        if any(pool.terms.max_vm_lifetime_s for pool in pools.values()):
-            from elastiq.quotas import check_lifetimes
-
-            check_lifetimes(settings, pools, self.bad, self.problems, self.warnings)
         if elastiq["log_format"] == "json" and importlib.util.find_spec("pythonjsonlogger") is None:
             self.problems.at("elastiq", "log_format", "json needs python-json-logger, install it or write text")
         self.problems.raise_any()

@@ -4,10 +4,12 @@ max_vm_lifetime_s.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Collection, Iterator, Mapping
 
 from elastiq.inifile import Problems
 from elastiq.interfaces import Pool
+from elastiq.keys import CORE
 from elastiq.settings import Settings
 
 Place = tuple[str, str]  # a pool's name, empty for the cluster, and a key
@@ -35,29 +37,41 @@ def contradictions(s: Settings, all_pools: bool = True) -> Iterator[tuple[list[P
         yield [("", "min_vms"), *((name, "max_vms") for name in names)], text
 
 
-def check_quotas(s: Settings, sections: Mapping[str, Pool], all_pools: bool, problems: Problems) -> None:
-    """``sections`` are those of the pools. Not ``all_pools``: there are some that could not be read."""
+def check_quotas(
+    s: Settings,
+    sections: Mapping[str, Pool],
+    bad: Collection[Place],
+    scheduled: bool,
+    problems: Problems,
+    warnings: Problems,
+) -> None:
+    """``sections`` are those of the pools; ``bad``: sections and keys that could not be read; ``scheduled``: there are
+    schedules, which may lower a minimum."""
+    known = replace(s, max_vms=None) if ("quota", "max_vms") in bad else s
     section_of = {"": "quota", **{pool.name: section for section, pool in sections.items()}}
-    for places, text in contradictions(s, all_pools):
+    for places, text in contradictions(known, {section for section, _ in bad} <= {*CORE}):
         name, key = places[0]
         problems.at(section_of[name], key, text)
+    if ("elastiq", "estimated_vm_deploy_time_s") not in bad:
+        _check_lifetimes(s, sections, problems)
+    if not scheduled and ("quota", "max_vms") not in bad:
+        _check_replacements(s, sections, warnings)
 
 
-def check_lifetimes(
-    s: Settings, sections: Mapping[str, Pool], bad: Collection[Place], problems: Problems, warnings: Problems
-) -> None:
-    """A machine is to live longer than it boots; and where a minimum needs it, another has to fit beside it first.
-    ``bad``: sections and keys that could not be read. Schedules may make room at some other time."""
-    floor = max(s.min_vms, sum(pool.min_vms for pool in s.pools))
-    full = floor == s.max_vms and not s.schedules and not {("quota", "min_vms"), ("quota", "max_vms")} & {*bad}
+def _check_lifetimes(s: Settings, sections: Mapping[str, Pool], problems: Problems) -> None:
+    """A machine is to live longer than it boots."""
     for section, pool in sections.items():
         lifetime_s, boot_s = pool.terms.max_vm_lifetime_s, s.estimated_vm_deploy_time_s_of(pool.name)
-        if lifetime_s is None:
-            continue
-        if lifetime_s < boot_s and ("elastiq", "estimated_vm_deploy_time_s") not in bad:
+        if lifetime_s is not None and lifetime_s < boot_s:
             text = f"{lifetime_s:g} is below estimated_vm_deploy_time_s, which is {boot_s:g}; raise it"
             problems.at(section, "max_vm_lifetime_s", text)
-        whose = "the pool's" if pool.min_vms == pool.max_vms and not s.schedules else "the cluster's" if full else ""
-        if whose:
+
+
+def _check_replacements(s: Settings, sections: Mapping[str, Pool], warnings: Problems) -> None:
+    """Where a minimum needs a machine that is too old, another has to fit beside it first."""
+    full = s.max_vms == max(s.min_vms, sum(pool.min_vms for pool in s.pools))
+    for section, pool in sections.items():
+        whose = "the pool's" if pool.min_vms == pool.max_vms else "the cluster's" if full else ""
+        if whose and pool.terms.max_vm_lifetime_s:
             text = f"ends none that min_vms needs: no other fits beside it, raise {whose} max_vms above min_vms"
             warnings.at(section, "max_vm_lifetime_s", text)
