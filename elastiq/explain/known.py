@@ -18,7 +18,8 @@ BOOTS_TO_BELIEVE = 3  # so many observed boots say more than the configured esti
 
 class Known:
     """A situation and its plan, by what is asked for: ``reserved`` are the jobs that a machine has room for, by
-    their groups; ``drains``, ``ends`` and ``kept`` the reasons of the plan's steps, by node id."""
+    their groups; ``unused`` how many idle ones of a pool nobody needs; ``drains``, ``ends`` and ``kept`` the reasons of
+    the plan's steps, by node id."""
 
     def __init__(self, s: Situation, plan: Plan, at: Callable[[float], str]) -> None:
         self.s, self.plan, self.at = s, plan, at
@@ -34,6 +35,8 @@ class Known:
         left = [s.registry.nodes[name] for name in self.leaving if name not in {node.id for node in going}]
         self._going = _by_pool(going)
         self._leaving_later = _by_pool(node for node in left if node.state in IN_SERVICE)
+        idle = (node for node in s.registry if node.state is State.IDLE)
+        self.unused = _by_pool(node for node in idle if node.id not in self.reserved and node.id not in self.leaving)
         self._boots: dict[tuple[str, str], list[float]] = defaultdict(list)
         for node in s.registry:
             if node.joined_at is not None and node.id != node.instance_id:  # not one that was found

@@ -74,6 +74,8 @@ def _idle(known: Known, node: Node) -> str:
         return f"is to go ({is_to_go}), kept for now: {_obstacle(known, node, pool) or 'the next plan drains it'}"
     if node.idle_s < idle_for_s:
         least = _minimum(known, node, pool)
+        if not least and pool is not None and known.unused[pool.name] <= pool.terms.min_idle_vms:
+            least = _spare(known, pool)
         may = f", then kept: {least}" if least else f": may go at {known.when(idle_for_s - node.idle_s)}"
         return f"idle for {node.idle_s:.0f} s of idle_for_time_s {idle_for_s:g}{may}"
     why = _obstacle(known, node, pool) or s.no_drain or _spare(known, pool)

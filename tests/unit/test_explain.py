@@ -250,6 +250,14 @@ NODES: dict[str, tuple[Callable[[], Situation], str]] = {
         lambda: situation(nodes=[a_node(idle_s=300.0)], settings=FLOOR),
         "idle for 300 s of idle_for_time_s 600, then kept: min_vms 1",
     ),
+    "idle, its time is not up, a spare": (
+        lambda: situation(nodes=[a_node(idle_s=300.0)], settings=SPARES),
+        "idle for 300 s of idle_for_time_s 600, then kept: min_idle_vms 1 of pool ec2",
+    ),
+    "idle, its time is not up, one more than the spares": (
+        lambda: situation(nodes=[a_node(idle_s=300.0), a_node(number=2)], settings=SPARES),
+        "idle for 300 s of idle_for_time_s 600: may go at [+300 s]",
+    ),
     "idle, in a pool with a time of its own": (
         lambda: situation(
             nodes=[a_node(idle_s=300.0)], settings=some_settings(pools=(a_pool(terms=Terms(idle_for_time_s=900.0)),))
