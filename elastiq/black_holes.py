@@ -5,8 +5,8 @@ Pure.
 
 from __future__ import annotations
 
-from elastiq.health import BLACK_HOLE_STARTS_PER_H, REPLACED_EVERY_S, Health
-from elastiq.nodes import IN_SERVICE, Node
+from elastiq.health import REPLACED_EVERY_S, Health
+from elastiq.nodes import BLACK_HOLE_STARTS_PER_H, IN_SERVICE, Node
 from elastiq.situation import Situation, Step
 
 PEERS = 3  # with fewer machines, none can be said to be unlike the others

@@ -13,7 +13,6 @@ from elastiq.interfaces import Offer
 
 BOOTS_BEFORE_BREAK = 3
 REPLACED_EVERY_S = 3600.0
-BLACK_HOLE_STARTS_PER_H = 360.0  # on each core a start every 10 s, averaged over some ten minutes
 
 
 @dataclass

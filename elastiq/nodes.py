@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from elastiq.strangers import Stranger
 
 
+BLACK_HOLE_STARTS_PER_H = 360.0  # on each core a start every 10 s, averaged over some ten minutes
+
+
 class State(enum.Enum):
     __hash__ = object.__hash__  # states are looked up all the time, and Enum's own is a function of Python
 
@@ -123,6 +126,12 @@ class Node:
     def notice(self) -> str:
         """Why the cloud is about to take it away, as itself or its worker says; empty if it is not."""
         return (self.instance.notice if self.instance else "") or (self.seen.notice if self.seen else "")
+
+    @property
+    def is_odd(self) -> bool:
+        """Whether it is being emptied, is stopped, or may be a black hole."""
+        odd = self.emptied or self.condemned or self.state is State.STOPPED
+        return bool(odd or self.starts_per_h >= BLACK_HOLE_STARTS_PER_H)
 
     @property
     def for_good(self) -> bool:

@@ -71,6 +71,9 @@ class RoomClass:
     groups: tuple[tuple[str, int], ...] = ()
 
 
+_Most = tuple[RoomClass, int]  # and how many jobs each of its machines may hold
+
+
 @dataclass
 class Held:
     """Where the jobs of one group went. ``passed_over``: fitting room was there, but stale."""
@@ -89,7 +92,7 @@ class Room:
         # Machines that are there before machines to come, these in the order of need; then the tightest room.
         there = (c for c in classes if not _empty(c.room))
         self._classes = sorted(there, key=lambda c: (not c.joined, c.spare, _tightness(c.room)))
-        self._launched_for: dict[str, list[tuple[RoomClass, int]]] = {}
+        self._launched_for: dict[str, list[_Most]] = {}
         self._remember(self._classes)
         self.reserved: set[str] = set()
         self.needed: set[str] = set()  # of these, what jobs hold that have waited long enough
@@ -99,17 +102,12 @@ class Room:
         self._classes.append(RoomClass(room, machines, joined=False, kind=kind))
 
     def hold(
-        self,
-        asked: Need,
-        jobs: int,
-        use_stale: bool = True,
-        refuses: Refuses = lambda kind: False,
-        held: Optional[Held] = None,
+        self, asked: Need, jobs: int, stale: bool = True, refuses: Optional[Refuses] = None, held: Optional[Held] = None
     ) -> Held:
         """Reserve room for up to so many jobs, with those that are ``held`` already; not on machines of a kind that
-        ``refuses`` them."""
+        ``refuses`` them, and on stale room only if that will do."""
         held = held or Held()
-        self._hold([(c, jobs) for c in self._classes], asked, jobs, held, use_stale, refuses)
+        self._hold([(c, jobs) for c in self._classes], asked, jobs, held, stale, refuses)
         return held
 
     def hold_own(self, group: str, asked: Need, jobs: int, use_stale: bool, refuses: Refuses, held: Held) -> None:
@@ -118,13 +116,7 @@ class Room:
             self._hold(own, asked, jobs, held, use_stale, refuses)
 
     def _hold(
-        self,
-        classes: Sequence[tuple[RoomClass, int]],
-        asked: Need,
-        jobs: int,
-        held: Held,
-        use_stale: bool,
-        refuses: Refuses,
+        self, classes: Sequence[_Most], asked: Need, jobs: int, held: Held, use_stale: bool, refuses: Optional[Refuses]
     ) -> None:
         """On each machine of these classes at most so many."""
         left_over: list[RoomClass] = []
@@ -138,7 +130,7 @@ class Room:
             each = jobs_held(c.room, asked)
             if each > most:
                 each = most
-            if each < 1 or (c.kind[0] and refuses(c.kind)):
+            if each < 1 or (refuses and c.kind[0] and refuses(c.kind)):
                 continue
             if c.stale and not use_stale:
                 held.passed_over = True

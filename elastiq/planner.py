@@ -13,7 +13,6 @@ from typing import Any, Mapping, Optional, Sequence
 from elastiq import scale_down
 from elastiq.broker import Orders, Served, Wanted, empty
 from elastiq.demand import Standing
-from elastiq.health import BLACK_HOLE_STARTS_PER_H
 from elastiq.interfaces import JobGroup, Worker
 from elastiq.nodes import CAPACITY, IN_SERVICE, JOINED, Node, State
 from elastiq.packing import Held, Kind, Room, RoomClass, Vector, jobs_held, need, vector
@@ -31,16 +30,12 @@ def plan(s: Situation) -> Plan:
     room = _room(s, leaving)
     orders = Orders(s, room)
     may_launch = not s.no_launch and s.settled
-    consolidation = None
-    if s.settings.consolidate or any(node.emptied for node in s.registry):
-        from elastiq.consolidation import Consolidation
+    seldom = None
+    if noticed or s.settings.consolidate or any(node.is_odd for node in s.registry):
+        from elastiq.seldom import Seldom
 
-        consolidation = Consolidation(s, room, leaving)
-        may_launch = may_launch and not consolidation.lacking
-    if may_launch and noticed:
-        from elastiq.leaving import replace as replace_taken
-
-        replace_taken(s, orders)
+        seldom = Seldom(s, room, orders, leaving, may_launch)
+        may_launch = seldom.may_launch
     keeps_some = s.settings.min_vms or any(pool.min_vms or pool.terms.min_idle_vms for pool in s.settings.pools)
     if may_launch and keeps_some:
         from elastiq import minima
@@ -50,41 +45,26 @@ def plan(s: Situation) -> Plan:
     if may_launch and keeps_some:
         minima.spares(orders, leaving)
     unused = _unused(s)
-    on_trial = frozenset(node.id for machines in unused.values() for node, _ in machines)
-    drains = scale_down.drains(s, room.reserved | on_trial, leaving) if not s.no_end else []
-    if not s.no_end and any(n.starts_per_h >= BLACK_HOLE_STARTS_PER_H or n.condemned for n in s.registry):
-        from elastiq.black_holes import black_holes  # rare
-
-        drains += [step for step in black_holes(s) if step.node not in [one.node for one in drains]]
-    if noticed and not s.no_end:
-        from elastiq.leaving import last_jobs
-
-        drains += last_jobs(s)
+    reserved = room.reserved.union(node.id for machines in unused.values() for node, _ in machines)
+    drains = scale_down.drains(s, reserved, leaving) if not s.no_end else []
     launches = orders.merged()
-    if consolidation:
-        drains = [*consolidation.allowed(drains), *consolidation.drains(launches, verdicts, drains)]
-    returns = tuple(consolidation.returns()) if consolidation else ()
+    drains = seldom.drains(drains, launches, verdicts) if seldom else drains
+    returns = seldom.returns() if seldom else ()
     failed, kept, ends = scale_down.useless(s)
-    if not s.no_end and s.registry.count(None, {State.STOPPED}):
-        from elastiq import stopped
-
-        ends += tuple(stopped.ends(s, orders))
+    ends += seldom.ends(orders) if seldom else ()
     found_out = {key: (_machine_name(s, found[0][0].id), _long_free(s, found)) for key, found in unused.items()}
-    made = Plan(launches, tuple(drains), failed, ends, kept, verdicts, returns, unused=found_out, noticed=noticed)
+    made = Plan(launches, tuple(drains), failed, ends, kept, verdicts, returns, "", noticed, found_out)
     return replace(made, summary=_summary(s, made))
 
 
 # --------------------------------------------------------------------------- scale up
 
 
-_Groups = tuple[tuple[str, int], ...]  # of each group, the jobs that a machine was launched for
-
-
 def _room(s: Situation, leaving: Mapping[str, str]) -> Room:
     """Free room on joined workers, and the whole room of machines that have not joined."""
     found: dict[tuple[Any, ...], list[str]] = {}  # machines by what makes their room one `RoomClass`
-    workers: list[tuple[str, Kind, Worker, float, _Groups]] = []
-    to_come: list[tuple[str, str, str, _Groups]] = []
+    workers: list[tuple[str, Kind, Worker, float, Any]] = []
+    to_come: list[tuple[str, str, str, Any]] = []
     for node in s.registry:
         if node.id in leaving:
             continue
@@ -155,7 +135,12 @@ def _serve(s: Situation, room: Room, orders: Orders, leaving: Mapping[str, str])
 
     ordered = sorted(waiting, key=order)
     holds = _hold(s, ordered, waited if acting else {}, room, orders)
-    lost = _lost(s, leaving)
+    trying = {g.key for g in waiting if s.trials.standing(g.key) is Standing.TRYING}
+    lost: Counter[str] = Counter()
+    if any((n.was_busy or n.id in leaving) and not trying.isdisjoint(n.groups) for n in s.registry if n.groups):
+        from elastiq.taken import lost_to_others
+
+        lost = lost_to_others(s, leaving)
     asking = {
         g.key: _ask(s, g, waited.get(g.key, 0) if acting else None, holds[g.key], lost[g.key]) for g in ordered
     }
@@ -211,20 +196,6 @@ def _hold(
 
             held.jobs = held.jobs // group.nodes + claimed(s, group)
     return holds
-
-
-def _lost(s: Situation, leaving: Mapping[str, str]) -> Counter[str]:
-    """By group: for how many of its jobs machines were launched that will not take them, since others have got them,
-    or they leave."""
-    groups = s.jobs.groups if s.jobs is not None else ()
-    on_trial = {g.key: need(g.request) for g in groups if s.trials.standing(g.key) is Standing.TRYING}
-    lost: Counter[str] = Counter()
-    for node in s.registry if on_trial else ():
-        if node.groups and (node.id in leaving or (node.was_busy and node.seen is not None)):
-            for key in on_trial.keys() & node.groups.keys():
-                if node.id in leaving or not (node.seen and jobs_held(_free(s, node.pool, node.seen), on_trial[key])):
-                    lost[key] += node.groups[key]
-    return lost
 
 
 def _ask(s: Situation, group: JobGroup, waited: Optional[int], held: Held, lost: int) -> _Asking:

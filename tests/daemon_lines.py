@@ -78,6 +78,8 @@ ON_DEMAND = {
     "elastiq.rare_values": "a key that few files have, or a number that is none",
     "elastiq.refusals": "a launch that was refused, a machine that never joined, or a notice of the cloud",
     "elastiq.reload": "SIGHUP or elastiqctl reload",
+    "elastiq.seldom": "consolidate, a notice of the cloud, or a machine that may be a black hole",
+    "elastiq.taken": "a machine that others have got, or that leaves, before a job of its own",
     "elastiq.schedule": "a section [schedule:NAME]",
     "elastiq.sites": "a node at a site that is not configured",
     "elastiq.telling": "a client that asks for the status",

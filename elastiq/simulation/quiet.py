@@ -16,9 +16,8 @@ from typing import Any, Callable, Optional
 
 from elastiq.daemon import Daemon
 from elastiq.executor import Outcome
-from elastiq.health import BLACK_HOLE_STARTS_PER_H
 from elastiq.interfaces import JobGroup
-from elastiq.nodes import AT_BOOT, IN_SERVICE, Registry, State
+from elastiq.nodes import AT_BOOT, BLACK_HOLE_STARTS_PER_H, IN_SERVICE, Registry, State
 from elastiq.planner import Plan
 from elastiq.reconcile import let_pass
 from elastiq.settings import Settings

@@ -168,6 +168,7 @@ MUTANTS: tuple[Mutant, ...] = (
         (
             Change(planner, "_ask", "if group.not_eligible:", "if False:"),
             Change(planner, "_serve", "if not g.not_eligible", ""),
+            Change(planner, "_hold", "group.not_eligible or ", ""),
         ),
         often("jobs", cpus=1.0, memory_mb=1024.0, lengths=[300.0] * 30, not_eligible="needs a licence"),
     ),
@@ -176,7 +177,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "I1 I6",
         (
             Change(planner, "_room", "elif node.state in CAPACITY:", "elif False:"),
-            Change(planner, "_ask", "wanted = min(wanted, max(0, group.waiting - trial.covered))", "pass"),
+            Change(planner, "_ask", "max(0, group.waiting - max(0, trial.covered - lost))", "wanted"),
         ),
         jobs(),
     ),
@@ -187,10 +188,9 @@ MUTANTS: tuple[Mutant, ...] = (
             Change(
                 planner,
                 "_ask",
-                "left = group.waiting - held.jobs",
-                "left = group.waiting - held.jobs + (group.running or 0)",
+                "max(0, min(group.waiting, waited or 0) - held.jobs)",
+                "(group.waiting + (group.running or 0) - held.jobs if waited else 0)",
             ),
-            Change(planner, "_ask", "wanted, why = min(left, waited or 0)", "wanted, why = left if waited else 0"),
         ),
         jobs(times=6, count=16, length_s=2000.0),
     ),

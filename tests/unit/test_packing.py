@@ -92,15 +92,15 @@ def test_no_more_machines_are_reserved_than_the_jobs_need() -> None:
 
 def test_stale_room_is_passed_over_and_said_so() -> None:
     room = Room([machines("old", 1, Resources(cpus=4), stale=True), machines("new", 1, Resources(cpus=2))])
-    held = room.hold(need(Resources(cpus=1)), 4, use_stale=False)
+    held = room.hold(need(Resources(cpus=1)), 4, stale=False)
     assert (held.jobs, held.passed_over, room.reserved) == (2, True, {"new0"})
-    held = room.hold(need(Resources(cpus=1)), 4, use_stale=True)
+    held = room.hold(need(Resources(cpus=1)), 4, stale=True)
     assert (held.jobs, held.passed_over) == (4, False)
 
 
 def test_stale_room_in_which_the_job_does_not_fit_is_not_passed_over() -> None:
     room = Room([machines("old", 1, Resources(cpus=4), stale=True)])
-    assert not room.hold(need(Resources(cpus=8)), 1, use_stale=False).passed_over
+    assert not room.hold(need(Resources(cpus=8)), 1, stale=False).passed_over
 
 
 def test_machines_that_are_added_hold_jobs_but_are_not_reserved_as_nodes() -> None:
