@@ -11,7 +11,7 @@ import dataclasses
 from elastiq.broker import Orders, capacity
 from elastiq.interfaces import Offer, Pool, Resources, request_fits
 from elastiq.minima import add_unasked
-from elastiq.nodes import CAPACITY, Node, State
+from elastiq.nodes import CAPACITY, TO_COME, Node, State
 from elastiq.situation import Situation, Step
 
 
@@ -25,11 +25,18 @@ def reasons(s: Situation) -> dict[str, str]:
             continue
         if node.notice:
             found[node.id] = f"the cloud is about to take it away: {node.notice}"
+        elif node.state in TO_COME and node.site not in s.sites and _is_late(s, node):
+            found[node.id] = "it should have joined, and its site does not say what became of it"
         elif node.pool in s.drained:
             found[node.id] = f"pool {node.pool} is being drained"
         elif pool and node.state is State.IDLE and not s.no_drain and (why := _replaced_when_idle(s, pool, node)):
             found[node.id] = why
     return found
+
+
+def _is_late(s: Situation, node: Node) -> bool:
+    """Whether what it was launched for waits for it no longer; it counts against the quotas as before."""
+    return s.wall - node.created_at >= s.settings.estimated_vm_deploy_time_s_of(node.pool)
 
 
 def _replaced_when_idle(s: Situation, pool: Pool, node: Node) -> str:

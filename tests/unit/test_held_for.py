@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from elastiq.demand import Trials, WaitingHistory
 from elastiq.interfaces import JobGroup, Jobs, Resources, Terms, WorkerState
 from elastiq.nodes import Node, State
 from elastiq.planner import Plan, plan
-from tests.unit.values import NOW, a_node, a_pool, a_worker, situation, some_settings
+from tests.unit.values import NOW, WALL, a_node, a_pool, a_worker, situation, some_settings
 
 
 def whole(key: str, waiting: int = 1, memory_mb: float = 1000) -> JobGroup:
@@ -61,6 +63,17 @@ def test_jobs_whose_machine_leaves_are_launched_for_where_they_can_be() -> None:
         situation(group, nodes=[coming("g")], trials=tried(group), settings=settings, drained=frozenset({"ec2"}))
     )
     assert launched(made) == {"dear/medium": 1}
+
+
+@pytest.mark.parametrize(("known", "age_s", "more"), [(True, 600.0, 0), (False, 599.0, 0), (False, 600.0, 1)])
+def test_jobs_wait_for_machines_at_a_site_that_hangs_until_those_should_have_joined(
+    known: bool, age_s: float, more: int
+) -> None:
+    settings = some_settings(pools=(a_pool("a", site="far"), a_pool("b")), max_vms=3)
+    node, group = coming("g", 4, pool="a", site="far", created_at=WALL - age_s), small("g", 4)
+    sites = frozenset({"aws", "far"} if known else {"aws"})
+    made = plan(situation(group, nodes=[node], settings=settings, sites=sites, trials=tried(group, jobs=4)))
+    assert launched(made) == ({"b/medium": 1} if more else {})
 
 
 def young(*groups: JobGroup, old: int = 0) -> WaitingHistory:
