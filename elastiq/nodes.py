@@ -172,7 +172,7 @@ class Registry:
         self.strangers: dict[str, Stranger] = {}  # workers that are no node of ours, by name
         self.ended: set[str] = set()  # workers of nodes that are gone: their ads outlive them for a while
         self.stranger_numbers: dict[str, int] = {}  # those of an earlier run
-        self._last_number = 0
+        self._last_number = self.last_restored = 0  # of nodes up to that one, a part of their time was not seen
         self._tally: Optional[Counter[tuple[str, State]]] = None  # counted anew after every change
 
     def __iter__(self) -> Iterator[Node]:
@@ -193,6 +193,7 @@ class Registry:
         self.touched.clear()
         self.stranger_numbers = dict(strangers)
         self._last_number = max([0, *strangers.values(), *(node.number for node in self)])
+        self.last_restored = self._last_number
 
     def add(self, node: Node) -> Node:
         node.number = node.number or self.next_number()

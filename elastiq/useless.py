@@ -12,7 +12,7 @@ from elastiq.situation import Situation, Step
 
 Steps = tuple[Step, ...]
 
-UNSEEN_JOBS = "found in the cloud, and more jobs run than on all workers that are seen: kept, it may have some"
+UNSEEN_JOBS = "for a time nobody looked, and more jobs run than on all workers that are seen: kept, it may have some"
 
 
 def sort_out(s: Situation) -> tuple[Steps, Steps, Steps]:
@@ -27,8 +27,10 @@ def sort_out(s: Situation) -> tuple[Steps, Steps, Steps]:
             continue
         deadline = s.settings.estimated_vm_deploy_time_s_of(node.pool)
         if node.state in AT_BOOT and node.boot_s >= deadline:
-            if node.id == node.instance_id and _jobs_elsewhere(s):
-                kept.append(Step(node, UNSEEN_JOBS))  # it may have been a worker before it was found
+            # One that was found, or was there before a restart, may have been a worker meanwhile.
+            unseen = node.id == node.instance_id or node.number <= s.registry.last_restored
+            if unseen and _jobs_elsewhere(s):
+                kept.append(Step(node, UNSEEN_JOBS))
                 continue
             failed.append(Step(node, f"did not join within estimated_vm_deploy_time_s {deadline:g}"))
         elif node.state is State.FAILED and node.seen is None:

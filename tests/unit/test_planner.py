@@ -836,3 +836,15 @@ def test_a_parallel_job_whose_machines_are_of_two_kinds_counts_once() -> None:
     made = plan(situation(parallel(1, nodes=2), settings=some_settings(pools=pools)))
     assert launched(made) == {"a/medium": 1, "b/medium": 1}
     assert sum(order.groups["p"] for order in made.launches) == 1
+
+
+@pytest.mark.parametrize(("running", "kept"), [(1, True), (0, False)])
+def test_a_machine_that_booted_while_nobody_looked_is_kept_while_jobs_run_that_no_worker_shows(
+    running: int, kept: bool
+) -> None:
+    registry = Registry()
+    registry.restore([a_node(State.BOOTING, boot_s=9000.0)], {})
+    made = plan(situation(group(waiting=0, running=running), registry=registry))
+    assert ([step.node.name for step in made.kept], len(made.failed)) == ((["i-1"], 0) if kept else ([], 1))
+    later = registry.add(a_node(State.BOOTING, 2, boot_s=9000.0))
+    assert [step.node for step in plan(situation(group(waiting=0, running=1), registry=registry)).failed] == [later]
