@@ -136,7 +136,7 @@ def look(ending: Ending, began: float, sites: frozenset[str]) -> None:
                 still_up.append(node)
             else:
                 in_service(core, node, "it runs again, and takes jobs")
-    if still_up and not core.settings.dry_run_shutdown_vms:
+    if still_up and not (core.settings.dry_run_shutdown_vms or ending.no_end()):
         _ask(ending, still_up)
 
 

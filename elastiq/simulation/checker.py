@@ -78,6 +78,7 @@ class Checker(Listener):
         self._tell = tell
         self._asked_to_end: dict[str, float] = {}  # by machine: when this store's first such call was decided
         self._decided_to_end: dict[str, float] = {}  # the same, though no call took effect
+        self._why_not_then: dict[str, str] = {}  # by machine: what spoke against its end then
         self.condemned: set[str] = set()  # machines that were drained as black holes
         self._drains: dict[str, Record] = {}  # by machine: the last one
 
@@ -98,6 +99,7 @@ class Checker(Listener):
         self.resting.lost()
         self._asked_to_end.clear()
         self._decided_to_end.clear()
+        self._why_not_then.clear()
 
     # ------------------------------------------------------------------ calls
 
@@ -105,7 +107,10 @@ class Checker(Listener):
         self.upkeep.called(record)
         self.resting.called(record)
         for name in record.args[0] if record.name == "terminate" else ():
-            self._decided_to_end.setdefault(name, record.decided_s)
+            machine = self.world.machines.get(name)
+            if name not in self._decided_to_end and machine is not None:
+                self._decided_to_end[name] = record.decided_s
+                self._why_not_then[name] = self._no_cause(machine, record) or self.resting.no_cause(machine, record)
 
     def before(self, record: Record) -> None:
         check = getattr(self, f"_before_{record.name}", None)
@@ -280,7 +285,7 @@ class Checker(Listener):
                 self.reads_known(record, what, ("jobs", "workers"), site)
             self.reason("terminating", machine.id, record, self._decided_to_end.get(machine.id))
             why_not = self._no_cause(machine, record) or self.resting.no_cause(machine, record)
-            if why_not:
+            if why_not and self._why_not_then.get(machine.id, why_not):  # else it had one, and is asked for again
                 self.fail("I6", f"terminate of {machine.id} without a cause: {why_not}")
         elif worker is not None and worker.listed and worker.drained_by is None:
             if not self.could_not_know(machine, record):

@@ -164,7 +164,10 @@ class Liveness:
         return asked and machine.state is InstanceState.STOPPED and not self._checker.going.why(machine, self._settings)
 
     def _rests(self, now: float) -> bool:
-        settings, there = self._settings, [machine for machine in self.present() if not self._rests_well(machine)]
+        settings = self._settings
+        # What is at a site that no pool reaches cannot be ended.
+        here = [machine for machine in self.present() if not machine.site or machine.site in settings.sites]
+        there = [machine for machine in here if not self._rests_well(machine)]
         running = [job for job in self._stage.world.jobs.values() if job.state is JobState.RUNNING]
         busy = frozenset(m.id for m in there if m.worker is not None and m.worker.jobs)
         if busy != self._busy or self._quiet_since is None:
