@@ -108,7 +108,7 @@ class Checker(Listener):
         self.resting.called(record)
         for name in record.args[0] if record.name == "terminate" else ():
             machine = self.world.machines.get(name)
-            if name not in self._decided_to_end and machine is not None:
+            if name not in self._decided_to_end and machine is not None and name in self.book.ours:
                 self._decided_to_end[name] = record.decided_s
                 self._why_not_then[name] = self._no_cause(machine, record) or self.resting.no_cause(machine, record)
 
