@@ -18,6 +18,7 @@ from elastiq.policies import Tier, by_cores, tiers
 from elastiq.situation import ASKING, Allowance, Situation, group_name
 
 Offers = Sequence[tuple[Pool, Offer]]
+_EPSILON = 1e-9  # of sums of prices
 
 
 def serve(orders: Orders, wants: Sequence[Wanted]) -> dict[str, Served]:
@@ -60,7 +61,7 @@ def _cores(s: Situation, pool: Pool, flavour: str) -> float:
 
 def _serve_tier(orders: Orders, wants: list[Wanted], tier: Tier, served: dict[str, Served], last: bool) -> list[Wanted]:
     """Order from these offers; returns what is left for the next tier."""
-    obstacles = {offer: orders.obstacle(pool, offer)[0] for pool, offer in tier.offers}
+    obstacles = {offer: orders.obstacle(pool, offer)[0] or _full(orders, pool, offer) for pool, offer in tier.offers}
     there = [(pool, offer) for pool, offer in tier.offers if not obstacles[offer]]
     limits: list[Allowance] = []
     choices = [_choice(orders, tier, pool, offer, limits) for pool, offer in there]
@@ -93,6 +94,13 @@ def _serve_tier(orders: Orders, wants: list[Wanted], tier: Tier, served: dict[st
         if missing and not last:
             rest.append(Wanted(want.group, missing, want.one_only))
     return rest
+
+
+def _full(orders: Orders, pool: Pool, offer: Offer) -> str:
+    """Why a quota or a cap allows not even one; empty if they do."""
+    price = pool.price(offer.flavour, offer.market) or 0.0
+    limits = ((limit, price if limit.priced else 1.0) for limit in orders.budget.of(pool, offer))
+    return next((limit.why() for limit, each in limits if limit.left + _EPSILON < each), "")
 
 
 def _choice(orders: Orders, tier: Tier, pool: Pool, offer: Offer, limits: list[Allowance]) -> Choice:
