@@ -1,13 +1,13 @@
-"""The daemon without the look between a drain and the end: what it is draining, it ends."""
+"""The daemon without the looks between a drain and the end: what it is draining, it ends."""
 
 from __future__ import annotations
 
 import sys
-from typing import Callable
+from typing import Callable, Sequence
 
 from elastiq import ending, service
 from elastiq.core import Core
-from elastiq.nodes import State
+from elastiq.nodes import Node, State
 from elastiq.planner import Step
 
 
@@ -18,6 +18,9 @@ class HastyEnding(ending.Ending):
             self.end_for_good([Step(node, node.reason) for node in drained])
 
         super().__init__(core, end_at_once, no_end)
+
+    def still(self, nodes: Sequence[Node]) -> bool:
+        return True
 
 
 if __name__ == "__main__":
