@@ -42,6 +42,7 @@ class QuietExecutor(VirtualExecutor):
         """From now on, for this daemon in this world."""
         self._daemon, self._world = daemon, world
         self._seen: dict[str, int] = {}  # by source: the version of its part of the world at its last read
+        self._late = 0  # reads that were left out and are still to be looked at
         self._judged: Optional[Plan] = None
         self._calm, self._clocks = NEVER, None
 
@@ -55,16 +56,19 @@ class QuietExecutor(VirtualExecutor):
         if not self._in_vain(source):
             return super().read(source, seeing, done, deadline_s)
         late = Call(f"read {source}", "", seeing, done, deadline_s, self._events.clock.monotonic())
+        self._late += 1
         self._events.after(self._latency.draw(self._rng), partial(self._look_late, source, late))
         return False
 
     def _look_late(self, source: str, call: Call) -> None:
         """A read that was left out would arrive there now: it is made if something has changed after all."""
+        self._late -= 1
         if self._running[call.lane] or self._closed or self._daemon is None:
             return
         if self._seen[source] == self._version(source):
             _renew(self._daemon, source, call.began)
-            self._leap(self._daemon)
+            if not (self._late or any(self._running.values())):
+                self._leap(self._daemon)
             return
         self._running[call.lane].append(call)
         call.timer = self._events.after(call.deadline_s, partial(self._give_up, call))
@@ -101,7 +105,7 @@ class QuietExecutor(VirtualExecutor):
         ticks, now = {daemon._timers[name]: name for name in PERIODIC}, daemon.core.now()
         sources = [f"{kind} {site}" for site in daemon.core.clouds for kind in ("cloud", "problems")]
         sources = ["queue", "workers", *(source for source in sources if source in self._seen)]
-        if not all(map(self._in_vain, sources)) or any(self._running.values()):
+        if not all(map(self._in_vain, sources)):
             return
         others = (when for when, _, timer in self._events._timers if timer.action and timer not in ticks)
         next_s = min(others, default=now)
@@ -199,14 +203,12 @@ def _clocks_until(daemon: Daemon) -> float:
     """The time at which another read of the workers will bring a clock to its limit."""
     settings, began = daemon.core.settings, daemon.observer.workers.began
     waiting = daemon.last_plan.verdicts  # for whom it matters whether room is stale
-    until = math.inf
+    left_s = math.inf
     for node in daemon.core.registry:
-        room_s = node.room_s if waiting and node.seen is not None and node.seen.free.cpus != 0 else math.inf
-        idle_s = node.idle_s if node.state is State.IDLE else math.inf
-        boot_s = node.boot_s if node.state in AT_BOOT else math.inf
-        idle_for_s = settings.idle_for_time_s_of(node.pool)
-        limits = settings.unused_room_s, idle_for_s, settings.estimated_vm_deploy_time_s_of(node.pool)
-        for clock, limit in zip((room_s, idle_s, boot_s), limits):
-            if clock < limit:  # it stands as of the last read
-                until = min(until, began + limit - clock)
-    return until
+        if node.state is State.IDLE and node.idle_s < (limit_s := settings.idle_for_time_s_of(node.pool)):
+            left_s = min(left_s, limit_s - node.idle_s)
+        elif node.state in AT_BOOT and node.boot_s < (limit_s := settings.estimated_vm_deploy_time_s_of(node.pool)):
+            left_s = min(left_s, limit_s - node.boot_s)
+        if waiting and node.room_s < settings.unused_room_s and node.seen is not None and node.seen.free.cpus != 0:
+            left_s = min(left_s, settings.unused_room_s - node.room_s)
+    return began + left_s  # the clocks stand as of the last read
