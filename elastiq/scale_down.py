@@ -18,8 +18,8 @@ Steps = tuple[Step, ...]
 def leaving(s: Situation, noticed: Collection[Node]) -> Mapping[str, str]:
     """The nodes that are to go for another reason than idleness, each with its reason."""
     builds = {pool.name: pool.build for pool in s.settings.pools}
-    old = noticed or s.drained or any(p.terms.max_vm_lifetime_s or p.site not in s.sites for p in s.settings.pools)
-    if not (old or any(node.build and builds.get(node.pool, node.build) != node.build for node in s.registry)):
+    old = noticed or s.drained or any(pool.terms.max_vm_lifetime_s for pool in s.settings.pools)
+    if not (old or any(builds.get(n.pool, n.build) != n.build or n.site not in s.sites for n in s.registry)):
         return {}
     from elastiq.leaving import reasons
 

@@ -122,7 +122,7 @@ class EC2Cloud(interfaces.Cloud):
     def _sizes(self, names: Sequence[str]) -> Mapping[str, interfaces.Resources]:
         from elastiq.plugins.cloud.ec2_flavours import sizes
 
-        return sizes(self._client.options, names)
+        return sizes(self._client, names)
 
     def _denied(self, fault: Fault, what: str) -> None:
         """Say of a refusal what is not to be had; anything else is an error."""

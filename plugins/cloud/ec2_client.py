@@ -1,7 +1,7 @@
 """One small EC2 client per site.
 
 botocore's model of EC2 is 4.3 MB of JSON that becomes 16 MB of objects, for 700 operations of which
-we use eight; its table of all services' endpoints is another 7 MB. `SlimFiles` reads only our part of
+we use nine; its table of all services' endpoints is another 7 MB. `SlimFiles` reads only our part of
 the one and derives the other from the small table of partitions. botocore is imported at the first
 call: a daemon that has no EC2 pool never pays for it.
 """
@@ -18,8 +18,9 @@ from typing import Any, Callable, Mapping, Optional, Sequence
 from elastiq.errors import AuthError
 from elastiq.plugins.cloud.ec2_fault import Fault
 
-OPERATIONS = """CreateTags DescribeImages DescribeInstances DescribeInstanceStatus RunInstances StartInstances
-    StopInstances TerminateInstances""".split()
+# DescribeInstanceTypes is asked once only, but a client of its own would take more: the model is read as a whole.
+OPERATIONS = """CreateTags DescribeImages DescribeInstances DescribeInstanceStatus DescribeInstanceTypes RunInstances
+    StartInstances StopInstances TerminateInstances""".split()
 READ_ATTEMPTS = 3
 SENT_ONCE = ("run_instances", "start_instances")
 
@@ -29,7 +30,7 @@ _SHAPE = re.compile(r'"shape"\s*:\s*"(\w+)"')
 
 
 class EC2Client:
-    """The eight operations, with time-outs and the right retries; safe to call from several threads.
+    """The nine operations, with time-outs and the right retries; safe to call from several threads.
 
     EC2 says "no capacity" with HTTP 500, which botocore would ask again: RunInstances and StartInstances are
     sent once. What may be repeated without harm gets botocore's standard retries. Among the options may be other

@@ -6,12 +6,12 @@ from typing import Any, Mapping, Sequence
 
 from elastiq.interfaces import Resources
 from elastiq.plugins.cloud.ec2_client import EC2Client, pages
-from elastiq.plugins.cloud.ec2_flavours import OPERATION, number
+from elastiq.plugins.cloud.ec2_flavours import number
 
 
 def sizes(options: Mapping[str, Any], names: Sequence[str]) -> dict[str, Resources]:
     """What machines of these flavours have: MB of memory; the GB of a disk are the image's, too. Raises `Fault`."""
-    client = EC2Client({**options, "operations": (OPERATION,), "teach": _teach})
+    client = EC2Client({**options, "operations": ("DescribeInstanceTypes",), "teach": _teach})
     rows = pages(client.call, "describe_instance_types", "Details")  # there are some dozens, and it tells of all
     wanted = (row for row in rows if row.get("Name") in names)
     return {row["Name"]: Resources(number(row.get("Cpu")), number(row.get("Memory"))) for row in wanted}

@@ -1,8 +1,4 @@
-"""The cloud's catalogue of flavours: DescribeInstanceTypes.
-
-The operation's model has as many shapes as all others together, and is needed once: it gets a client of its own,
-which is forgotten with the answer.
-"""
+"""The cloud's catalogue of flavours: DescribeInstanceTypes."""
 
 from __future__ import annotations
 
@@ -12,17 +8,16 @@ from typing import Any, Mapping, Optional, Sequence
 from elastiq.interfaces import Resources
 from elastiq.plugins.cloud.ec2_client import EC2Client, pages
 
-OPERATION = "DescribeInstanceTypes"
 PAGE = 100  # the most that it gives at once; a filter takes 200 values
 
 
-def sizes(options: Mapping[str, Any], names: Sequence[str]) -> dict[str, Resources]:
+def sizes(client: EC2Client, names: Sequence[str]) -> dict[str, Resources]:
     """What machines of these flavours have; unknown ones are left out. Raises `Fault`.
 
     They are asked for by a filter: in the parameter InstanceType one unknown name spoils the others
     (InvalidInstanceType).
     """
-    rows = partial(pages, EC2Client({**options, "operations": (OPERATION,)}).call, "describe_instance_types")
+    rows = partial(pages, client.call, "describe_instance_types")
     found: list[Mapping[str, Any]] = []
     for first in range(0, len(names), PAGE):
         asked = [{"Name": "instance-type", "Values": names[first : first + PAGE]}]

@@ -30,13 +30,13 @@ from botocore.exceptions import ClientError
 from moto.moto_server.threaded_moto_server import ThreadedMotoServer
 
 from elastiq.interfaces import AuthError, EndOutcome
-from elastiq.plugins.cloud import ec2_client, ec2_flavours
+from elastiq.plugins.cloud import ec2_client
 from elastiq.plugins.cloud.ec2 import EC2Cloud
 from tests.ec2_server import KEYS, OWNER, EC2Server, Rule, cloud_at, error, intent, moto_reservations
 from tests.sqs_queue import SQSQueue, event
 
 SHIPPED = Path(__file__).resolve().parents[2] / "packaging/iam/elastiq-policy.json"
-ACTIONS = sorted([*ec2_client.OPERATIONS, ec2_flavours.OPERATION])
+ACTIONS = sorted(ec2_client.OPERATIONS)
 ACTS = ("ec2:TerminateInstances", "ec2:StopInstances", "ec2:StartInstances", "ec2:CreateTags")  # on instances
 IMAGE = "ami-12c6146b"  # one that moto knows
 

@@ -1,4 +1,4 @@
-"""The small client: only the eight operations, and as good as botocore's own for those."""
+"""The small client: only the nine operations, and as good as botocore's own for those."""
 
 from __future__ import annotations
 
