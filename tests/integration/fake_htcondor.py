@@ -237,7 +237,7 @@ class Command:
 
     def slots(self, name: str, worker: dict[str, Any]) -> list[dict[str, Any]]:
         drain = worker["shown_drain"]
-        common = {"MyType": "Machine", "Machine": name, "JobStarts": worker["starts"], **worker["ad"]}
+        common = {"MyType": "Machine", "Machine": name, "JobStarts": worker["starts"], **worker.get("ad", {})}
         common["MyAddress"] = f"<{worker['address']}:9618?addrs={worker['address']}-9618&alias={name}>"
         if drain is not None:
             common.update({"Draining": True, "DrainReason": drain} if drain else {"Draining": True})
