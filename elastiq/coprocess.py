@@ -130,7 +130,7 @@ class Coprocess:
         child = self._take() or _Child(self.argv)
         try:
             said = child.answer(line, timeout_s, self._max_output)
-        except BaseException:
+        except BaseException:  # not hidden: only, what it would say next may be the answer to this request
             child.end()
             raise
         self._give_back(child)
