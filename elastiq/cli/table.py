@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import sys
-import textwrap
 from typing import Sequence
 
-_CODES = {"bad": "31", "good": "32", "warn": "33", "head": "1", "dim": "2"}
+from elastiq.cli.style import clean as clean
+from elastiq.cli.style import columns, cut, pad, paint, wants_colour, width_of, wrap
+
 _GAP = "  "
 _LEAST = 30  # a last column of sentences that is narrower is hard to read
 
@@ -17,16 +15,14 @@ class Screen:
     """What standard output can show. ``width`` is in characters: without a terminal, as wide as it takes."""
 
     def __init__(self) -> None:
-        terminal = sys.stdout.isatty()
-        self.colour = terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM", "dumb") != "dumb"
-        self.width = shutil.get_terminal_size().columns if terminal else 100_000
+        self.colour, self.width = wants_colour(), width_of()
 
     def paint(self, text: str, style: str) -> str:
-        return f"\033[{_CODES[style]}m{text}\033[0m" if self.colour and style and text else text
+        return paint(text, style, self.colour)
 
     def line(self, text: str, style: str = "") -> str:
         """A sentence, wrapped where it is too long."""
-        lines = textwrap.wrap(clean(text), self.width, subsequent_indent="    ")
+        lines = wrap(clean(text), self.width, indent="    ")
         return "\n".join(self.paint(line, style) for line in lines)
 
     def table(
@@ -35,7 +31,7 @@ class Screen:
         """Columns under their names; ``styles`` has one for each row. Where it is too narrow, the columns
         named in ``spare`` go first, in that order, and the last column is wrapped."""
         cells = [[clean(cell) for cell in row] for row in rows]
-        widths = [max(len(row[i]) for row in [head, *cells]) for i in range(len(head))]
+        widths = [max(columns(row[i]) for row in [head, *cells]) for i in range(len(head))]
         shown = [i for i in range(len(head)) if any(row[i] for row in cells)]
 
         def left() -> int:
@@ -46,20 +42,15 @@ class Screen:
                 shown = [i for i in shown if head[i] != name]
 
         def text(row: Sequence[str], style: str) -> list[str]:
-            first = "".join(row[i].ljust(widths[i]) + _GAP for i in shown[:-1])
-            last = textwrap.wrap(row[shown[-1]], max(left(), 10)) or [""]
+            first = "".join(pad(row[i], widths[i]) + _GAP for i in shown[:-1])
+            last = wrap(row[shown[-1]], max(left(), 10))
             lines = [first + last[0], *(" " * len(first) + more for more in last[1:])]
-            return [self.paint(line.rstrip()[: self.width], style) for line in lines]
+            return [self.paint(cut(line.rstrip(), self.width), style) for line in lines]
 
         lines = text(head, "dim")
         for row, style in zip(cells, styles or [""] * len(rows)):
             lines += text(row, style)
         return lines
-
-
-def clean(text: str) -> str:
-    """Foreign text without what would move the cursor or start another line."""
-    return "".join(letter if letter.isprintable() else "?" for letter in text)
 
 
 def duration(seconds: float) -> str:
