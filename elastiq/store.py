@@ -63,19 +63,19 @@ class Store:
     def save(self, nodes: Iterable[Node], history: Sequence[Line] = ()) -> None:
         """Write these nodes as they are; those that are gone are removed. With lines of history, in one;
         the oldest lines go."""
-        with self._writing() as db:
+        with self.writing() as db:
             self._put_nodes(nodes)
             db.executemany("INSERT INTO history (at, what, node, pool, reason) VALUES (?, ?, ?, ?, ?)", history)
             db.execute("DELETE FROM history WHERE number <= (SELECT MAX(number) FROM history) - ?", (HISTORY_AT_MOST,))
 
     def journal(self, intent: Intent, nodes: Iterable[Node]) -> None:
         """Record a launch that is about to be asked for, with the nodes it should make."""
-        with self._writing():
+        with self.writing():
             self._put("intent", intent.id, asdict(intent))
             self._put_nodes(nodes)
 
     def close_intent(self, intent_id: str) -> None:
-        with self._writing():
+        with self.writing():
             self._delete("intent", intent_id)
 
     def replace_trials(self, trials: Iterable[Trial]) -> None:
@@ -83,7 +83,7 @@ class Store:
 
     def remember(self, key: str, value: Any) -> None:
         """Keep one small fact (JSON)."""
-        with self._writing():
+        with self.writing():
             self._put("fact", key, value)
 
     # ------------------------------------------------------------------ reading at the start
@@ -147,7 +147,7 @@ class Store:
         return None
 
     @contextlib.contextmanager
-    def _writing(self) -> Iterator[sqlite3.Connection]:
+    def writing(self) -> Iterator[sqlite3.Connection]:
         """All or nothing; sqlite's errors become `StoreError`."""
         try:
             if self._file != self._file_now():

@@ -139,9 +139,9 @@ class HeadStore(Store):
         raise StoreError(f"{path}: attempt to write a readonly database: check the state directory's rights")
 
     @contextlib.contextmanager
-    def _writing(self) -> Iterator[sqlite3.Connection]:
+    def writing(self) -> Iterator[sqlite3.Connection]:
         self._operation("store write begins")
-        with super()._writing() as db:
+        with super().writing() as db:
             if trouble := self._trouble():
                 full = trouble == "full"
                 raise sqlite3.OperationalError(
