@@ -5,14 +5,16 @@ from __future__ import annotations
 import itertools
 import os
 import shutil
-from typing import Any, Callable, Generator, Iterator, Sequence
+from typing import Any, Callable, Generator, Iterator, NoReturn, Sequence
 
 import pytest
 
+from tests.e2e import booted
 from tests.e2e.cluster import Cluster
 from tests.e2e.daemon import SERVICE, Daemon, Overrides
 from tests.e2e.rig import lifecycle, places
 from tests.e2e.rig.client import Ec2
+from tests.e2e.rig.process import RigError
 from tests.e2e.tap import Tap
 
 StartDaemon = Callable[..., Daemon]
@@ -47,9 +49,29 @@ def rig() -> Iterator[None]:
             if not ran_before:
                 lifecycle.down()
     except lifecycle.CannotRun as error:
-        if os.environ.get("CI", "").lower() == "true":
-            pytest.fail(f"the rig cannot run, and in CI it must: {error}", pytrace=False)
-        pytest.skip(f"the rig cannot run here: {error}")
+        _cannot("the rig cannot run", error)
+
+
+def _cannot(what: str, error: RigError) -> NoReturn:
+    if os.environ.get("CI", "").lower() == "true":
+        pytest.fail(f"{what}, and in CI it must: {error}", pytrace=False)
+    pytest.skip(f"{what}: {error}")
+
+
+@pytest.fixture(scope="session")
+def debian() -> None:
+    """The system of `booted.machine` can be had here."""
+    try:
+        booted.system()
+    except RigError as error:
+        _cannot("no Debian 13 can be booted", error)
+
+
+@pytest.fixture(scope="module")
+def machine(debian: None) -> Iterator[booted.Machine]:
+    """A Debian 13 with systemd, without a network, for the tests of one module."""
+    with booted.machine() as made:
+        yield made
 
 
 @pytest.fixture

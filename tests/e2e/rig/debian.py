@@ -55,7 +55,7 @@ def _download() -> list[Path]:
     for name in ("lists/partial", "cache/archives/partial"):
         (apt / name).mkdir(parents=True, exist_ok=True)
     (apt / "status").write_text("")  # an empty system: apt then loads every dependency
-    (apt / "sources.list").write_text(f"deb [signed-by={_keyring()}] {mirror()} {SUITE} main\n")
+    (apt / "sources.list").write_text(f"deb [signed-by={keyring()}] {mirror()} {SUITE} main\n")
     (apt / "apt.conf").write_text(
         f'Dir::Etc::sourcelist "{apt}/sources.list";\nDir::Etc::sourceparts "/dev/null";\n'
         f'Dir::State "{apt}";\nDir::State::status "{apt}/status";\nDir::Cache "{apt}/cache";\n'
@@ -79,7 +79,7 @@ def mirror() -> str:
     raise RigError("apt has no Debian mirror in its sources: HTCondor's packages cannot be had")
 
 
-def _keyring() -> Path:
+def keyring() -> Path:
     for name in KEYRINGS:
         path = Path("/usr/share/keyrings") / name
         if path.exists():

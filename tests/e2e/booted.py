@@ -1,0 +1,252 @@
+"""A machine with Debian 13, booted with systemd as its PID 1, for tests of what an administrator does.
+
+The system is made once by mmdebstrap from the machine's own mirror (20 s, 550 MB) and kept in the rig's directory. Each
+machine sees it through an overlay in memory: it starts within a second, changes nothing that another one sees, and
+leaves nothing. It survives its own reboots. HTCondor is installed in it (disabled); what elastiq's package depends on
+is not, but lies in apt's cache, so that ``apt-get install`` resolves and installs it without a network.
+
+Limits: it has the host's kernel and control groups, so that MemoryMax= and IPAddressDeny= may have no effect.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import itertools
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+from pathlib import Path
+from typing import Iterator, Optional, Sequence
+
+from tests.e2e.rig import debian, places
+from tests.e2e.rig.process import RigError, poll, run, running, send, start
+
+NEEDED = ("mmdebstrap", "systemd-nspawn", "unshare", "nsenter", "setpriv")
+PACKAGES = ("systemd", "systemd-sysv", "dbus", "iproute2", "procps", "python3", "man-db", "bash-completion", "condor")
+IN_CACHE = ("python3-boto3", "python3-pythonjsonlogger")
+BOOT_S = 60
+
+_numbers = itertools.count()
+
+_APT_SETTINGS = ('APT::Install-Recommends "false"', 'Acquire::Languages "none"')
+_HOOK = (
+    'chroot "$1" apt-get install --yes --download-only ' + " ".join(IN_CACHE),
+    'chroot "$1" systemctl disable condor.service',
+    'echo head >"$1/etc/hostname"; printf "127.0.0.1 localhost head\\n" >"$1/etc/hosts"',
+    'chroot "$1" useradd --create-home --shell /bin/sh jobuser',
+)
+
+
+def missing() -> str:
+    """Why no machine can be booted here; empty if one can, as far as can be told without trying."""
+    if os.geteuid() != 0:
+        return "it needs root (mounts, namespaces)"
+    absent = [name for name in NEEDED if shutil.which(name) is None]
+    return f"these commands are missing: {', '.join(absent)}" if absent else ""
+
+
+def system() -> Path:
+    """The directory with the system that all machines start from; made if it is not there. `RigError`"""
+    reason = missing()
+    if reason:
+        raise RigError(reason)
+    places.base().mkdir(parents=True, exist_ok=True)
+    recipe = hashlib.sha256(repr((PACKAGES, IN_CACHE, _APT_SETTINGS, _HOOK)).encode()).hexdigest()
+    root = places.base() / "debian"
+    with (places.base() / "debian.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        complete = places.base() / "debian.complete"
+        if not complete.exists() or complete.read_text() != recipe:
+            complete.unlink(missing_ok=True)
+            shutil.rmtree(root, ignore_errors=True)
+            _make(root)
+            complete.write_text(recipe)
+    return root
+
+
+def _make(root: Path) -> None:
+    options = ["--dpkgopt=force-unsafe-io", *(f"--aptopt={line}" for line in _APT_SETTINGS)]
+    options += [f"--customize-hook={line}" for line in _HOOK]
+    command = ["mmdebstrap", "--quiet", "--variant=minbase", f"--include={','.join(PACKAGES)}", *options]
+    # apt's lists and packages stay: the machine itself has no network
+    skip = "--skip=cleanup/apt/lists,cleanup/apt/cache"
+    source = f"deb [signed-by={debian.keyring()}] {debian.mirror()} {debian.SUITE} main"
+    run([*command, skip, debian.SUITE, root, source], timeout_s=600)
+
+
+# With the test run ends the container, and with its mount namespace everything that it wrote.
+_WITH_PARENT = ("setpriv", "--pdeathsig", "KILL")
+# 133 is systemd-nspawn's way to say that the machine wants to be started again.
+_SCRIPT = """
+set -e
+mount -t tmpfs -o mode=755 tmpfs "$1"
+cd "$1"
+mkdir changes work root
+mount -t overlay -o "lowerdir=$2,upperdir=changes,workdir=work" overlay root
+mkdir -p /run/systemd/nspawn
+mount -t tmpfs tmpfs /run/systemd/nspawn
+shift 2
+while :; do
+    code=0
+    "$@" || code=$?
+    [ $code = 133 ] || exit $code
+done
+"""
+
+
+def _child(pid: int) -> Optional[int]:
+    try:
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    except OSError:
+        return None
+    return int(children[0]) if children else None
+
+
+def _name(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/comm").read_text().strip()
+    except OSError:
+        return ""
+
+
+class Machine:
+    """One machine. Paths are those inside; `host_path` says where the host finds one."""
+
+    def __init__(self, network: str = "") -> None:
+        """``network``: the name of a network namespace (`ip netns`) to live in; else it has a loopback of its own."""
+        self._name = f"elastiq-{os.getpid()}-{next(_numbers)}"
+        self._network = network
+        self._directory = places.base() / self._name
+        self._console = places.base() / f"{self._name}.console"
+        self._pid_file = places.base() / f"{self._name}.pid"
+
+    def start(self) -> None:
+        """Boot, and wait until systemd says that it is done; `RigError` if that takes longer than `BOOT_S`."""
+        root = system()
+        self._directory.mkdir(parents=True)
+        network = f"--network-namespace-path=/run/netns/{self._network}" if self._network else "--private-network"
+        nspawn = [
+            "systemd-nspawn", "--quiet", f"--directory={self._directory}/root", f"--machine={self._name}",
+            "--register=no", "--keep-unit", network, "--console=pipe", "--link-journal=no", "--resolv-conf=off",
+            "--timezone=off", "--boot",
+        ]  # fmt: skip
+        argv = [*_WITH_PARENT, "unshare", "--mount", "--propagation", "private", "sh", "-c", _SCRIPT, "sh"]
+        start([*argv, self._directory, root, *_WITH_PARENT, *nspawn], self._console, self._pid_file)
+        self._wait_until_booted(None)
+
+    def _wait_until_booted(self, before: Optional[int]) -> None:
+        def booted() -> bool:
+            if running(self._pid_file) is None:
+                raise RigError(f"the machine did not boot: {self.console()[-2000:]}")
+            pid = self._find_pid()
+            if pid is None or pid == before:
+                return False
+            if _name(pid) != "systemd":  # not there yet: what is asked now would be the host
+                return False
+            said = self._command(pid, ["systemctl", "is-system-running"], "", 10).stdout
+            return said.strip() in ("running", "degraded")
+
+        if not poll(booted, BOOT_S, 0.1):
+            raise RigError(f"the machine did not boot within {BOOT_S} s: {self.console()[-2000:]}")
+
+    def _find_pid(self) -> Optional[int]:
+        pid = running(self._pid_file)  # the script, then systemd-nspawn, then what it booted
+        for _ in range(2):
+            pid = pid and _child(pid)
+        return pid
+
+    @property
+    def pid(self) -> int:
+        """The id of the machine's PID 1 as the host sees it."""
+        pid = self._find_pid()
+        if pid is None:
+            raise RigError(f"the machine does not run: {self.console()[-2000:]}")
+        return pid
+
+    def ask(
+        self, *argv: object, timeout_s: float = 60, stdin: str = "", user: str = ""
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a command inside, as root or ``user``, and return how it ended."""
+        as_user = ["setpriv", f"--reuid={user}", f"--regid={user}", "--init-groups"] if user else []
+        home = f"HOME={'/' if user else '/root'}"
+        inside = ["env", "-i", "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin", home, "LANG=C.UTF-8"]
+        inside += ["DEBIAN_FRONTEND=noninteractive", "SYSTEMD_PAGER=", "TERM=dumb", *as_user]
+        return self._command(self.pid, [*inside, *map(str, argv)], stdin, timeout_s)
+
+    @staticmethod
+    def _command(pid: int, argv: Sequence[str], stdin: str, timeout_s: float) -> subprocess.CompletedProcess[str]:
+        try:
+            return subprocess.run(
+                ["nsenter", f"--target={pid}", "--all", *argv],
+                input=stdin, capture_output=True, text=True, errors="replace", timeout=timeout_s,
+            )  # fmt: skip
+        except subprocess.TimeoutExpired:
+            raise RigError(f"{shlex.join(argv)}: not done after {timeout_s:g} s") from None
+
+    def run(self, *argv: object, timeout_s: float = 60, stdin: str = "", user: str = "") -> str:
+        """Run a command inside and return its standard output; `RigError` with what it said if it fails."""
+        done = self.ask(*argv, timeout_s=timeout_s, stdin=stdin, user=user)
+        if done.returncode != 0:
+            said = (done.stdout + done.stderr)[-4000:]
+            raise RigError(f"{shlex.join(str(word) for word in argv)}: exit {done.returncode}: {said}")
+        return done.stdout
+
+    def host_path(self, path: str) -> Path:
+        """The host's way to a path inside, until the next reboot."""
+        return Path(f"/proc/{self.pid}/root{path}")
+
+    def put(self, path: str, content: str | bytes, mode: int = 0o644) -> None:
+        """Write a file inside, of root."""
+        target = self.host_path(path)
+        target.write_bytes(content.encode() if isinstance(content, str) else content)
+        target.chmod(mode)
+
+    def read(self, path: str) -> str:
+        return self.host_path(path).read_text(errors="replace")
+
+    def exists(self, path: str) -> bool:
+        """Whether anything is at the path; a symbolic link counts though it leads nowhere."""
+        return os.path.lexists(self.host_path(path))
+
+    def unit(self, unit: str, *names: str) -> dict[str, str]:
+        """These properties of a unit, as `systemctl show` has them."""
+        rows = self.run("systemctl", "show", unit, *(f"--property={name}" for name in names)).splitlines()
+        return dict(row.split("=", 1) for row in rows)
+
+    def journal(self, unit: str = "") -> str:
+        return self.ask("journalctl", "--no-pager", "--output=short-iso", *(["--unit", unit] if unit else [])).stdout
+
+    def reboot(self) -> None:
+        """Reboot orderly, and wait until it is up again; files stay, /run and /tmp do not."""
+        before = self.pid
+        self.ask("systemctl", "reboot")
+        self._wait_until_booted(before)
+
+    def console(self) -> str:
+        return self._console.read_text(errors="replace") if self._console.exists() else ""
+
+    def stop(self) -> None:
+        """End it at once, as by its power switch; nothing of it is left."""
+        outer = running(self._pid_file)
+        if outer is not None:
+            send(outer, signal.SIGKILL)
+            poll(lambda: running(self._pid_file) is None, 10)
+        self._pid_file.unlink(missing_ok=True)
+        self._console.unlink(missing_ok=True)
+        with contextlib.suppress(FileNotFoundError):
+            self._directory.rmdir()
+
+
+@contextlib.contextmanager
+def machine(network: str = "") -> Iterator[Machine]:
+    """A machine for as long as the context lasts. `RigError` if none can be booted here."""
+    made = Machine(network)
+    try:
+        made.start()
+        yield made
+    finally:
+        made.stop()
