@@ -17,9 +17,10 @@ import subprocess
 import threading
 import time
 from dataclasses import dataclass
-from typing import Sequence
+from typing import Mapping, Optional, Sequence
 
 MAX_OUTPUT = 16_000_000  # bytes of stdout, and of stderr
+Env = Optional[Mapping[str, str]]
 STREAMS = ("stdin", "stdout", "stderr")
 SLICE_S = 0.1  # how soon a running command ends when commands are being stopped
 REAP_S = 2.0  # a killed child that is not gone by then hangs in the kernel (a dead file server): leave it
@@ -29,7 +30,7 @@ class CommandError(Exception):
     """A command gave no answer. The text is one line; ``argv`` is the command (never with a secret in it)."""
 
     def __init__(self, argv: Sequence[str], what: str) -> None:
-        self.argv = tuple(argv)
+        self.argv, self.what = tuple(argv), what
         shown = " ".join(shlex.join(self.argv).split())
         super().__init__(f"{shown if len(shown) <= 100 else shown[:97] + '...'}: {what}")
 
@@ -80,21 +81,22 @@ class CommandResult:
 stopping = threading.Event()  # set by `kill_all`
 
 
-def run(argv: Sequence[str], *, timeout_s: float, max_output: int = MAX_OUTPUT, stdin: bytes = b"") -> CommandResult:
+def run(
+    argv: Sequence[str], *, timeout_s: float, max_output: int = MAX_OUTPUT, stdin: bytes = b"", env: Env = None
+) -> CommandResult:
     """Run a command to its end; any exit code is a result. Raises a `CommandError` if it has none.
 
-    ``timeout_s`` counts from the start, ``max_output`` (bytes) for each of stdout and stderr. No process of the
-    command's group outlives the call. Any thread may call.
+    ``timeout_s`` counts from the start, ``max_output`` (bytes) for each of stdout and stderr; ``env`` is its
+    environment, where that is not ours. No process of the command's group outlives the call. Any thread may call.
     """
     if stopping.is_set():
         raise CommandInterrupted(argv, "not started, commands are being stopped")
     end = time.monotonic() + timeout_s
     with contextlib.ExitStack() as files:
         given, out, err = (files.enter_context(open(os.memfd_create(name), "w+b", 0)) for name in STREAMS)
-        given.write(stdin)
-        given.seek(0)
+        os.pwrite(given.fileno(), stdin, 0)
         try:
-            child = subprocess.Popen(argv, stdin=given, stdout=out, stderr=err, start_new_session=True)
+            child = subprocess.Popen(argv, stdin=given, stdout=out, stderr=err, start_new_session=True, env=env)
         except (FileNotFoundError, NotADirectoryError, PermissionError) as error:
             raise CommandNotFound(argv, f"cannot be executed: {error.strerror}") from None
         except OSError as error:
@@ -124,11 +126,9 @@ def _wait(child: subprocess.Popen[bytes], argv: Sequence[str], end: float, timeo
 
 
 def _ended(child: subprocess.Popen[bytes], wait_s: float) -> bool:
-    try:
+    with contextlib.suppress(subprocess.TimeoutExpired):
         child.communicate(timeout=wait_s)
-    except subprocess.TimeoutExpired:
-        return False
-    return True
+    return child.returncode is not None
 
 
 def kill_all() -> None:

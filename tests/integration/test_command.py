@@ -54,6 +54,20 @@ def pid_in(path: Path) -> int:
     return int(path.read_text())
 
 
+def test_an_environment_that_is_given_is_all_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hidden")
+    code = "import os; print(sorted(os.environ.items()))"
+    given = command.run([PYTHON, "-I", "-c", code], timeout_s=30, env={"LC_ALL": "C.UTF-8", "ELASTIQ_NODE": "i-1"})
+    assert given.text.strip() == "[('ELASTIQ_NODE', 'i-1'), ('LC_ALL', 'C.UTF-8')]"
+    assert "hidden" in command.run([PYTHON, "-I", "-c", code], timeout_s=30).text
+
+
+def test_what_went_wrong_is_told_apart_from_the_command() -> None:
+    with pytest.raises(command.CommandNotFound) as caught:
+        command.run(["/nonexistent/program", "an argument"], timeout_s=10)
+    assert caught.value.what == "cannot be executed: No such file or directory"
+
+
 def test_output_error_and_exit_code_come_apart() -> None:
     result = command.run(["sh", "-c", "printf out; printf err >&2; exit 3"], timeout_s=10)
     assert (result.stdout, result.stderr, result.returncode) == (b"out", b"err", 3)
