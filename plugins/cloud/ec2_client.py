@@ -34,7 +34,7 @@ class EC2Client:
 
     EC2 says "no capacity" with HTTP 500, which botocore would ask again: RunInstances and StartInstances are
     sent once. What may be repeated without harm gets botocore's standard retries. Among the options may be other
-    ``operations`` than the usual ones, and ``teach``, which changes botocore's model of them.
+    ``operations`` than the usual ones, ``teach``, which changes botocore's model of them, and another ``service``.
     """
 
     def __init__(self, options: Mapping[str, Any]) -> None:
@@ -62,8 +62,7 @@ class EC2Client:
 
     def _clients(self) -> tuple[Any, Any]:
         with self._lock:  # making clients is not thread-safe in botocore, using them is
-            if self._made is None:
-                self._made = self._make()
+            self._made = self._made or self._make()
             return self._made
 
     def _make(self) -> tuple[Any, Any]:
@@ -97,7 +96,7 @@ def _make_clients(options: Mapping[str, Any]) -> tuple[Any, Any]:
 
     from elastiq.plugins.cloud.ec2_answers import limit
 
-    session = Session(profile=options.get("profile"))
+    session = Session(**whose(options))
     files = SlimFiles(options.get("api_version"), options.get("operations", OPERATIONS), options.get("teach"))
     session.register_component("data_loader", Loader(file_loader=files))
     region, proxy = options.get("region"), options.get("proxy")
@@ -105,15 +104,14 @@ def _make_clients(options: Mapping[str, Any]) -> tuple[Any, Any]:
         from elastiq.plugins.cloud.ec2_regions import region_of
 
         region = region_of(options, session)
-    keys = ("aws_access_key_id", "aws_secret_access_key", "aws_session_token")
 
     def client(attempts: int) -> Any:
         made = session.create_client(
-            "ec2",
+            options.get("service", "ec2"),
             region_name=region,
             endpoint_url=options.get("api_url"),
             verify=(options.get("ca_bundle") or None) if options.get("verify_ssl", True) else False,
-            **{key: options.get(key) for key in keys},
+            **{key: options.get(key) for key in ("aws_access_key_id", "aws_secret_access_key", "aws_session_token")},
             config=Config(
                 connect_timeout=options["connect_timeout_s"],
                 read_timeout=options["read_timeout_s"],
@@ -127,6 +125,14 @@ def _make_clients(options: Mapping[str, Any]) -> tuple[Any, Any]:
         return made
 
     return client(1), client(READ_ATTEMPTS)
+
+
+def whose(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Where botocore's session looks for keys. A file that is named goes before the environment, because a profile is
+    named with it."""
+    file, profile = options.get("credentials_file"), options.get("profile")
+    names = {"credentials_file": (None, None, file, None)} if file else None
+    return {"session_vars": names, "profile": profile or (file and "default")}
 
 
 class SlimFiles:

@@ -16,8 +16,8 @@ from dataclasses import replace
 from typing import Any, Callable, Mapping, Optional
 from urllib.parse import urlsplit
 
-from elastiq.interfaces import Check, Instance, Instances, SourceError
-from elastiq.plugins.cloud.ec2_client import EC2Client, SlimFiles
+from elastiq.interfaces import Instance, Instances, SourceError
+from elastiq.plugins.cloud.ec2_client import EC2Client, SlimFiles, whose
 from elastiq.plugins.cloud.ec2_fault import Fault
 from elastiq.plugins.cloud.ec2_regions import REGION, region_of
 
@@ -120,7 +120,7 @@ class _Queue(EC2Client):
         from elastiq.plugins.cloud.ec2_answers import limit
 
         options, url = self.options, urlsplit(self.url)
-        session = Session(profile=options.get("profile"))
+        session = Session(**whose(options))
         session.register_component("data_loader", Loader(file_loader=SlimFiles()))
         in_host, proxy = REGION.search(url.hostname or ""), options.get("proxy")
         made = session.create_client(
@@ -141,10 +141,6 @@ class _Queue(EC2Client):
         return made, made
 
 
-def check_queue(options: Mapping[str, Any], told: Told) -> Check:
-    """Whether the queue can be read; what is in it stays there."""
-    try:
-        _Queue(options).receive(MaxNumberOfMessages=1, WaitTimeSeconds=0, VisibilityTimeout=0)
-    except Fault as fault:
-        return Check("interruption queue", "warning", str(told(fault)))
-    return Check("interruption queue", "ok", "it can be read")
+def peek(options: Mapping[str, Any]) -> None:
+    """Read the queue, and leave everything in it. Raises `Fault`."""
+    _Queue(options).receive(MaxNumberOfMessages=1, WaitTimeSeconds=0, VisibilityTimeout=0)

@@ -19,17 +19,16 @@ def launch_template(values: Mapping[str, Any]) -> Optional[dict[str, str]]:
     """The LaunchTemplate parameter of RunInstances, None where the key is not used."""
     name, colon, version = (values.get("launch_template") or "").partition(":")
     found = {"LaunchTemplateId" if re.fullmatch("lt-[0-9a-f]{8,17}", name) else "LaunchTemplateName": name}
-    if colon:
-        found["Version"] = version
-    return found if name else None
+    return {**found, **({"Version": version} if colon else {})} if name else None
 
 
 def site_of(values: Mapping[str, Any]) -> str:
-    """The same for the same endpoint, region and access key id or profile; holds no secret."""
+    """The same for the same endpoint, region and access key id, profile or name of a file of keys; holds no secret."""
     url = urlsplit(values.get("api_url") or "")
     host = (url.hostname or "aws") + (f":{url.port}" if url.port else "")
     region = values.get("region") or ""
-    identity = (url.path.rstrip("/"), values.get("aws_access_key_id") or "", values.get("profile") or "")
+    profile, file = (values.get(key) or "" for key in _ELSEWHERE)  # of the file its name: the daemon may see a copy
+    identity = (url.path.rstrip("/"), values.get("aws_access_key_id") or "", profile + file[file.rfind("/") :])
     digest = hashlib.sha256("\0".join(identity).encode()).hexdigest()[:8] if any(identity) else ""
     return "/".join(part for part in (host, region) if part) + (f"#{digest}" if digest else "")
 
@@ -65,15 +64,14 @@ def _rare(name: str) -> Callable[[Any], str]:
 
 
 _template = _form(
-    r"[^:]+(:([0-9]+|\$Latest|\$Default))?",
-    "is not of the form ID-OR-NAME[:VERSION], VERSION a number, $Latest or $Default",
+    r"[^:]+(:([0-9]+|\$Latest|\$Default))?", "is not ID-OR-NAME[:VERSION], VERSION a number, $Latest or $Default"
 )
 _name_template = _form(
     r"([^{}]|\{\{|\}\}|\{(cluster|pool|intent)\})*", "knows only {cluster}, {pool}, {intent}, and no unpaired brace"
 )
 
 
-_KEY_ID, _SECRET = "aws_access_key_id", "aws_secret_access_key"
+_KEY_ID, _SECRET, _ELSEWHERE = "aws_access_key_id", "aws_secret_access_key", ("profile", "credentials_file")
 
 OPTIONS: tuple[Option, ...] = (
     # the site
@@ -81,10 +79,11 @@ OPTIONS: tuple[Option, ...] = (
     Option("dialect", Kind.CHOICE, "auto", choices=("auto", *TABLE.sections()), doubt=doubt, site=True),
     Option("api_version", Kind.TEXT, site=True),
     Option("region", Kind.TEXT, site=True),
-    Option(_KEY_ID, Kind.TEXT, needs=(_SECRET,), excludes=("profile",), site=True),
-    Option(_SECRET, Kind.TEXT, secret=True, needs=(_KEY_ID,), excludes=("profile",), site=True),
-    Option("aws_session_token", Kind.TEXT, secret=True, needs=(_KEY_ID,), excludes=("profile",), site=True),
+    Option(_KEY_ID, Kind.TEXT, needs=(_SECRET,), excludes=_ELSEWHERE, site=True),
+    Option(_SECRET, Kind.TEXT, secret=True, needs=(_KEY_ID,), excludes=_ELSEWHERE, site=True),
+    Option("aws_session_token", Kind.TEXT, secret=True, needs=(_KEY_ID,), excludes=_ELSEWHERE, site=True),
     Option("profile", Kind.TEXT, site=True),
+    Option("credentials_file", Kind.PATH, site=True, spelling=_rare("credential"), check=_rare("readable")),
     Option("verify_ssl", Kind.BOOL, True, risk="whoever is on the way can read and change what is sent", site=True),
     Option("ca_bundle", Kind.PATH, check=_rare("readable"), site=True),
     Option("proxy", Kind.TEXT, check=_url, site=True),

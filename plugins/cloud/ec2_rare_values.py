@@ -17,6 +17,13 @@ def readable(value: str) -> str:
     return "" if os.path.isfile(value) and os.access(value, os.R_OK) else "cannot be read, check name and permissions"
 
 
+def credential(value: str) -> str:
+    """Where a file of keys is: what systemd gave to the service under its name (LoadCredential=, systemd.exec(5)) goes
+    before the file itself, which may be for root alone."""
+    given = os.path.join(os.environ.get("CREDENTIALS_DIRECTORY", "/nonexistent"), os.path.basename(value))
+    return given if os.path.isfile(given) else value
+
+
 def interfaces(value: tuple[str, ...]) -> str:
     wrong = [entry for entry in value if not re.fullmatch(r"[^:]+(:[^:+]+(\+[^:+]+)*)?", entry)]
     return f"`{wrong[0]}` is not of the form SUBNET or SUBNET:GROUP+GROUP" if wrong else ""

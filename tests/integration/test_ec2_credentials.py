@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from werkzeug.serving import make_server
 
-from elastiq.interfaces import AuthError
+from elastiq.interfaces import AuthError, SourceError
 from tests.ec2_server import EC2Server, Rule, answer, cloud_at, error, instances, intent
 from tests.integration.ec2_answers import MADE, NONE
 
@@ -137,6 +137,35 @@ def test_credentials_that_were_renewed_in_their_file_are_taken_up_without_a_rest
     cloud.instances(NONE)
     assert keys_used(server) == ["AKIAOLD", "AKIAOLD", "AKIANEW"]
     assert server.headers[-1]["X_AMZ_SECURITY_TOKEN"] == "AKIANEWT"
+
+
+# --------------------------------------------------------------------------- a file of keys that is named
+
+
+@pytest.mark.parametrize("profile", [None, "cms"])
+def test_a_file_of_keys_goes_before_those_of_the_environment(
+    server: EC2Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, profile: str | None
+) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIAOTHER")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "other")
+    file = tmp_path / "elastiq-aws"
+    write(file, "AKIAFILE", profile or "default")
+    server.script("DescribeInstances", instances())
+    cloud_at(server.url, **NO_KEYS, credentials_file=str(file), profile=profile).instances(NONE)
+    assert keys_used(server) == ["AKIAFILE"]
+    assert server.headers[-1]["X_AMZ_SECURITY_TOKEN"] == "AKIAFILET"
+
+
+def test_a_file_of_keys_without_the_profile_is_told_and_nothing_else_is_tried(
+    server: EC2Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIAOTHER")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "other")
+    file = tmp_path / "elastiq-aws"
+    write(file, "AKIAFILE", "cms")
+    with pytest.raises(SourceError, match=r"profile \(default\) could not be found") as caught:
+        cloud_at(server.url, **NO_KEYS, credentials_file=str(file)).instances(NONE)
+    assert not server.requests and "AKIAFILE" not in str(caught.value)
 
 
 def test_a_launch_that_was_refused_for_its_keys_has_the_new_ones_next_time(

@@ -552,7 +552,7 @@ def test_the_paths_of_a_pool_are_relative_to_the_file_that_names_them(
     (home / "data").write_bytes(b"d")
     monkeypatch.chdir(tmp_path)
     paths = [option.name for option in ec2_options.OPTIONS if option.kind is Kind.PATH]
-    assert sorted(paths) == ["ca_bundle", "user_data_file"]
+    assert sorted(paths) == ["ca_bundle", "credentials_file", "user_data_file"]
     pool = load(home, with_ec2("ca_bundle = certs.pem\nuser_data_file = data\n")).settings.pools[0]
     assert pool.options["ca_bundle"] == str(home / "certs.pem") and pool.options["user_data"] == b"d"
     absolute = load(home, with_ec2(f"ca_bundle = {home}/certs.pem\n")).settings.pools[0]

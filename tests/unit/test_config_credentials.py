@@ -1,0 +1,78 @@
+"""Keys in a file of their own, as systemd hands them to the service: credentials_file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from elastiq.config import ConfigError
+from elastiq.interfaces import Pool
+from tests.unit.config_files import load, with_ec2
+
+
+@pytest.fixture(autouse=True)
+def no_credentials_of_a_service(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CREDENTIALS_DIRECTORY", raising=False)
+
+
+def pool(home: Path, lines: str = "") -> Pool:
+    return load(home, with_ec2("credentials_file = keys/elastiq-aws\n" + lines)).settings.pools[0]
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "keys" / "elastiq-aws"
+    path.parent.mkdir()
+    path.write_text("[default]\naws_access_key_id=AKIAFILE\naws_secret_access_key=s3cr3t\n")
+    return path
+
+
+def test_the_file_is_found_beside_the_configuration(tmp_path: Path, file: Path) -> None:
+    assert pool(tmp_path).options["credentials_file"] == str(file)
+
+
+def test_what_systemd_gave_to_the_service_under_that_name_goes_before_a_file_that_it_may_not_read(
+    tmp_path: Path, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = tmp_path / "run"
+    given.mkdir()
+    monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(given))
+    assert pool(tmp_path).options["credentials_file"] == str(file), "systemd gave none of that name"
+    file.rename(given / file.name)
+    assert pool(tmp_path).options["credentials_file"] == str(given / file.name)
+
+
+def test_the_site_is_the_same_for_the_service_and_for_who_reads_the_file_itself(
+    tmp_path: Path, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`elastiqctl plan` has to find the machines that the daemon keeps under the site's name."""
+    itself = pool(tmp_path)
+    monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(file.parent))
+    assert pool(tmp_path).site == itself.site
+    assert pool(tmp_path, "profile = cms\n").site != itself.site != load(tmp_path, with_ec2("")).settings.pools[0].site
+
+
+def test_a_file_that_is_not_there_is_told_with_its_line(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"elastiq\.conf:5: \[ec2\] credentials_file: cannot be read"):
+        pool(tmp_path)
+
+
+def test_keys_are_in_the_configuration_or_in_a_file(tmp_path: Path, file: Path) -> None:
+    with pytest.raises(ConfigError, match="cannot be set together with credentials_file") as caught:
+        pool(tmp_path, "aws_access_key_id = k\naws_secret_access_key = s3cr3t\n")
+    assert "s3cr3t" not in str(caught.value)
+
+
+def test_a_pool_with_a_file_of_its_own_does_not_inherit_the_keys(tmp_path: Path, file: Path) -> None:
+    keys = "aws_access_key_id = k\naws_secret_access_key = s\n"
+    first, second = load(
+        tmp_path, with_ec2(f"{keys}[ec2:other]\ncredentials_file = keys/elastiq-aws\n")
+    ).settings.pools
+    assert first.options["aws_access_key_id"] == "k" and second.options["aws_access_key_id"] is None
+    assert second.options["credentials_file"] == str(file) and first.site != second.site
+
+
+def test_no_secret_is_in_the_settings(tmp_path: Path, file: Path) -> None:
+    loaded = load(tmp_path, with_ec2("credentials_file = keys/elastiq-aws\n"))
+    assert "s3cr3t" not in repr(loaded) and "AKIAFILE" not in repr(loaded)
