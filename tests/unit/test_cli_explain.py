@@ -284,7 +284,7 @@ def test_what_the_batch_system_says_of_would_be_workers_is_asked_in_the_same_loo
 
 def test_an_elastiq_of_another_version_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     old = {"status": {"version": "1.9", "queue": {"groups": []}, "nodes": [], "pools": []}, "pid": 1}
-    monkeypatch.setattr(commands, "_ask", lambda *_: old)
+    monkeypatch.setattr(commands, "ask", lambda *_: old)
     errors = io.StringIO()
     with contextlib.redirect_stderr(errors):
         code = commands.explain(Paths.of(str(tmp_path / "conf")), Namespace(what=None, json=False))

@@ -47,7 +47,7 @@ def test_without_a_terminal_a_line_is_as_wide_as_it_takes() -> None:
     assert style.width_of(io.StringIO()) == style.WIDE
 
 
-@pytest.mark.parametrize(("text", "width"), [("abc", 3), ("日本", 4), ("e\u0301", 1), ("ｆ", 2), ("", 0)])
+@pytest.mark.parametrize(("text", "width"), [("abc", 3), ("日本", 4), ("e\u0301", 1), ("\uff46", 2), ("", 0)])
 def test_width_is_counted_in_columns_of_a_terminal(text: str, width: int) -> None:
     assert style.columns(text) == width
     assert style.columns(style.pad(text, 9)) == 9

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from elastiq import config
-from elastiq.cli import _VERBS
+from elastiq.cli.parser import VERBS
 from elastiq.interfaces import JobGroup, Resources
 from elastiq.keys import CORE, POOL
 from elastiq.nodes import Registry
@@ -92,4 +92,4 @@ def test_the_page_names_no_key_section_or_command_that_there_is_not() -> None:
     named = set(re.findall(r"`([a-z0-9]+(?:_[a-z0-9]+)+)`", PAGE))
     assert named - keys == set()
     commands = set(re.findall(r"elastiqctl ([a-z-]+)", PAGE.replace("elastiqctl\n", "elastiqctl ")))
-    assert commands <= set(_VERBS)
+    assert commands <= set(VERBS)
