@@ -619,12 +619,6 @@ def test_the_watchdog_of_another_process_is_not_ours(head: Head, tmp_path: Path)
             daemon.communicate(timeout=12)
 
 
-def test_the_unit_is_valid_and_knows_the_exit_codes() -> None:
-    unit = (ROOT / "systemd/elastiq.service").read_text()
-    for line in ("Type=notify", "RestartPreventExitStatus=78", "WatchdogSec=60", "Restart=on-failure"):
-        assert line in unit.splitlines()
-
-
 # --------------------------------------------------------------------------- log, conf, and the rest
 
 
