@@ -1,4 +1,4 @@
-"""systemd/elastiq.service: what an administrator relies on. How it does on a booted machine: tests/e2e/test_service.py."""
+"""systemd/elastiq.service: what an administrator relies on. On a booted machine: tests/e2e/test_service.py."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_everything_it_writes_is_in_a_directory_that_systemd_makes() -> None:
     unit = said()
     words = unit["ExecStart"].split()
     assert words[:3] == ["/usr/bin/elastiq", "--config", "/etc/elastiq.conf"]
-    places = {option: place for option, place in zip(words[3::2], words[4::2])}
+    places = dict(zip(words[3::2], words[4::2]))
     assert places == {"--statedir": "/var/lib/elastiq", "--rundir": "/run/elastiq"}
     assert {unit[f"{kind}Directory"] for kind in ("State", "Runtime", "Logs")} == {"elastiq"}
     assert {unit[f"{kind}DirectoryMode"] for kind in ("State", "Runtime", "Logs")} == {"0750"}
