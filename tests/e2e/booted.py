@@ -27,7 +27,7 @@ from tests.e2e.rig.process import RigError, poll, run, running, send, start
 
 NEEDED = ("mmdebstrap", "systemd-nspawn", "unshare", "nsenter", "setpriv")
 PACKAGES = ("systemd", "systemd-sysv", "dbus", "iproute2", "procps", "python3", "man-db", "bash-completion", "condor")
-IN_CACHE = ("python3-boto3", "python3-pythonjsonlogger")
+IN_CACHE = ("python3-boto3", "python3-pythonjsonlogger", "cloud-init")
 BOOT_S = 60
 
 _numbers = itertools.count()
