@@ -1,5 +1,6 @@
-"""An SQS queue over real HTTP for tests, in the JSON form that boto3 speaks today.
+"""An SQS queue over real HTTP for tests, in the JSON form that boto3 speaks today and in the query form of older ones.
 
+SQS is asked in the query form by botocore 1.29 (Debian 12) and 1.23 (Ubuntu 22.04).
 What a test puts in can be received; a received message stays out of sight until it is deleted or `show` is called.
 """
 
@@ -10,6 +11,8 @@ import json
 import threading
 from dataclasses import dataclass, field
 from typing import Any, Callable, Iterable, Optional
+from urllib.parse import parse_qsl
+from xml.sax.saxutils import escape
 
 from werkzeug.serving import WSGIRequestHandler, make_server
 
@@ -59,11 +62,14 @@ class SQSQueue:
     def _serve(self, environ: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
         body = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
         action = environ.get("HTTP_X_AMZ_TARGET", "").partition(".")[2]
+        query = not action
+        action, asked = _query(body.decode()) if query else (action, json.loads(body or b"{}"))
         with self._lock:
-            self.requests.append((action, json.loads(body or b"{}")))
-            status, text = self.answer or (200, json.dumps(getattr(self, f"_{action}")(self.requests[-1][1])))
-        data = text.encode()
-        headers = [("Content-Type", "application/x-amz-json-1.0"), ("Content-Length", str(len(data)))]
+            self.requests.append((action, asked))
+            status, text = self.answer or (200, json.dumps(getattr(self, f"_{action}")(asked)))
+        data = (_xml(action, status, text) if query else text).encode()
+        kind = "text/xml" if query else "application/x-amz-json-1.0"
+        headers = [("Content-Type", kind), ("Content-Length", str(len(data)))]
         start(f"{status} X", headers if self.answer else [*headers, ("x-amzn-RequestId", "7a62c49f")])
         return [data]
 
@@ -86,6 +92,42 @@ class SQSQueue:
         for entry in asked["Entries"]:
             self.messages.pop(entry["ReceiptHandle"], None)
         return {"Successful": [{"Id": entry["Id"]} for entry in asked["Entries"]], "Failed": []}
+
+
+def _query(body: str) -> tuple[str, dict[str, Any]]:
+    """A request in the query form: its action, and its parameters as the JSON form has them."""
+    given = dict(parse_qsl(body, keep_blank_values=True))
+    given.pop("Version")
+    asked: dict[str, Any] = {}
+    for name, value in given.items():
+        if name.startswith("DeleteMessageBatchRequestEntry."):
+            _, number, key = name.split(".")
+            asked.setdefault("Entries", {}).setdefault(int(number), {})[key] = value
+        else:
+            asked[name] = int(value) if value.isdigit() else value
+    if "Entries" in asked:
+        asked["Entries"] = [entry for _, entry in sorted(asked["Entries"].items())]
+    return asked.pop("Action"), asked
+
+
+def _xml(action: str, status: int, text: str) -> str:
+    """An answer of the JSON form in the query form's XML; what is no JSON stays as it is."""
+    try:
+        answer = json.loads(text)
+    except ValueError:
+        return text
+    if status != 200:
+        code = answer["__type"].rpartition("#")[2].replace("Exception", "")
+        error = f"<Type>Sender</Type><Code>{code}</Code><Message>{answer.get('message', '')}</Message>"
+        return f"<ErrorResponse><Error>{error}</Error><RequestId>7a62c49f</RequestId></ErrorResponse>"
+    items = {"Messages": "Message", "Successful": "DeleteMessageBatchResultEntry"}
+    inner = "".join(
+        f"<{items[kind]}>{''.join(f'<{key}>{escape(value)}</{key}>' for key, value in one.items())}</{items[kind]}>"
+        for kind, found in answer.items()
+        for one in found
+    )
+    metadata = "<ResponseMetadata><RequestId>7a62c49f</RequestId></ResponseMetadata>"
+    return f"<{action}Response><{action}Result>{inner}</{action}Result>{metadata}</{action}Response>"
 
 
 def event(instance_id: str, kind: str = "EC2 Spot Instance Interruption Warning", **more: Any) -> dict[str, Any]:
