@@ -5,11 +5,11 @@ from __future__ import annotations
 from functools import partial
 from typing import Any, Callable, Mapping
 
-from elastiq.control import Refused
 from elastiq.core import Core
 from elastiq.executor import Outcome
 from elastiq.interfaces import Instances
 from elastiq.observations import Observation
+from elastiq.protocol import Refused
 
 
 def adopt(

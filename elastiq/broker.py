@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Iterable, Iterator, Mapping, Optional, Sequence
 
-from elastiq.interfaces import JobGroup, Offer, Pool, Resources, request_fits
+from elastiq.interfaces import JobGroup, Offer, Pool, Resources, Worker, request_fits
 from elastiq.nodes import TO_COME, State
 from elastiq.packing import Kind, Refuses, Room, Vector, jobs_held, need, vector, without
 from elastiq.situation import ASKING, Allowance, Launch, Situation, group_name
@@ -39,6 +39,12 @@ def empty(s: Situation, pool: str, flavour: str) -> Vector:
     known = s.settings.pool(pool)
     whole = capacity(s, known, flavour) if known else Resources()
     return vector(whole, s.settings.n_jobs_per_vm_of(pool))
+
+
+def free_room(s: Situation, pool: str, worker: Worker) -> Vector:
+    """What a worker of that pool has left."""
+    known = worker.free.cpus is not None
+    return vector(worker.free, 0 if known else max(0, s.settings.n_jobs_per_vm_of(pool) - worker.jobs))
 
 
 class Budget:

@@ -8,7 +8,8 @@ import time
 from pathlib import Path
 from typing import Any, Mapping, Optional
 
-from elastiq.control import COMMAND_S, VERSION, Refused, address
+from elastiq.control import address
+from elastiq.protocol import COMMAND_S, VERSION, Refused
 
 MAX_ANSWER = 256_000_000  # bytes
 

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from elastiq import __version__
-from elastiq.control import Answer, Refused
+from elastiq.protocol import Answer, Refused
 
 if TYPE_CHECKING:
     from elastiq.daemon import Daemon

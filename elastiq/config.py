@@ -22,6 +22,7 @@ from elastiq.settings import Settings
 
 __all__ = ["ConfigError", "Loaded", "load"]
 
+EXTRAS = {"hooks", "metrics", "web"}  # sections that `elastiq.extras` serves
 _SEEN_TERMS = ("worker_ad", "reserve_memory_mb", "reserve_disk_mb")  # these can change which jobs a pool runs
 
 
@@ -60,9 +61,15 @@ class _Reader:
             elastiq["cluster_name"] = host_name(self.problems, self.warnings)
         batch, batch_options = self._batch(elastiq["batch_plugin"])
         scheduled = [name for name in self.sections if name.partition(":")[0] == "schedule"]
-        pools = self._pools({*CORE, batch, *scheduled}, substitute)
+        extras = {}
+        for name in sorted(self.sections.keys() & EXTRAS):
+            from elastiq.extras import options_of
+
+            extras[name] = self._values(self.sections[name], options_of(name))
+        pools = self._pools({*CORE, batch, *scheduled, *EXTRAS}, substitute)
         values_of_core = {key: value for section in core.values() for key, value in section.items()}
-        settings = Settings(pools=tuple(pools.values()), batch_options=batch_options, **values_of_core)
+        values_of_core.update(batch_options=batch_options, extras=extras)
+        settings = Settings(pools=tuple(pools.values()), **values_of_core)
         if quota["max_cost_per_hour"] or quota["max_cost_per_day"] or any(pool.prices for pool in self.priced.values()):
             from elastiq.prices import check_prices
 

@@ -70,6 +70,8 @@ class Core:
         self.notices: dict[str, str] = {}  # what a person should know now, by subject
         self.ledger: Optional[Ledger] = None  # where a limit of launches or cost is set
         self.drained: frozenset[str] = frozenset()  # pools that a person takes out of service
+        self.paused: Mapping[str, str] = {}  # "launch" or "terminate", and why a person wants none
+        self.listeners: list[Callable[[str, Mapping[str, Any]], object]] = []  # of `say`: the extras
         self.store_is_new = False  # and nothing was launched since
         self.lost_until = 0.0  # monotonic: what a lost store knew of may not be listed yet
         self.store_broken = False
@@ -91,14 +93,20 @@ class Core:
     def count(self, what: str, by: int = 1) -> None:
         self.counters[what] += by
 
+    def say(self, event: str, text: str, level: int = logging.INFO, **fields: Any) -> None:
+        """Log an event of docs/logs.md, and let the extras know of it."""
+        log.log(level, "%s", text, extra={"event": event, "fields": fields})
+        for listener in self.listeners:
+            self.guard(f"listener of {event}", partial(listener, event, fields))
+
     def tell(self, subject: str, text: str, level: int = logging.WARNING) -> None:
         """Keep a notice for the status, and log it when it is new but for numbers. An empty text takes it back."""
         if not text:
             if self.notices.pop(subject, None):
-                log.info("%s: over", subject)
+                self.say("notice", f"{subject}: over", subject=subject, reason="")
             return
         if _kind(self.notices.get(subject, "")) != _kind(text):
-            log.log(level, "%s: %s", subject, text)
+            self.say("notice", f"{subject}: {text}", level, subject=subject, reason=text)
         self.notices[subject] = text
 
     def tell_once(self, subject: str, text: str, level: int = logging.INFO) -> None:
@@ -122,6 +130,12 @@ class Core:
             self.store_broken = True
             self.tell("store", f"{exc}: nothing is launched until it can be written")
             return False
+
+    def off(self, act: str) -> str:
+        """Why there is to be no ``launch`` or no ``terminate`` by a person's wish; empty if they may be."""
+        s = self.settings
+        dry = s.dry_run_boot_vms if act == "launch" else s.dry_run_shutdown_vms
+        return self.paused.get(act, "") or ("dry run" if dry else "" if getattr(s, act) else f"{act} = no")
 
     # ------------------------------------------------------------------ guarding
 
@@ -204,6 +218,7 @@ class Core:
         self.stored(partial(self.store.remember, "cluster", cluster))
         self.registry.learned = dict(self._facts_stored["learned"])
         self.drained = frozenset(self.store.recall("drained") or ())
+        self.paused = self.store.recall("paused") or {}
         self.health.failed_boots = dict(self._facts_stored["failed_boots"])
         self.trials.records = {trial.key: trial for trial in self.store.trials()}
         for node in self.registry:
@@ -267,7 +282,9 @@ class Core:
             self.count("illegal_transitions")
             log.error("%s: illegal transition %s -> %s (%s)", node.name, before.value, after.value, move.reason)
             return
-        log.info("%s (%s): %s -> %s: %s", node.name, node.pool, before.value, after.value, move.reason)
+        facts = {key: getattr(node, key) for key in ("id", "instance_id", "pool", "flavour")}
+        facts.update(node=node.name, before=before.value, after=after.value, reason=move.reason)
+        self.say("node", f"{node.name} ({node.pool}): {before.value} -> {after.value}: {move.reason}", **facts)
         self.count(f"moves_{after.value}")
         if before in {*TO_COME, State.FAILED} and after in IN_SERVICE:
             self.health.boot_joined(node.pool)

@@ -40,6 +40,7 @@ class Daemon:
         self._plans = plans
         self.observer = Observer(core, self.plan_soon)
         self.catalogue = Catalogue(core, self.plan_soon)
+        self.extras: frozenset[str] = frozenset()  # the sections that are followed
         self.matching: Optional[Matching] = None  # where the batch system can match
         self.last_plan = planner.Plan()
         self.last_plan_at: Optional[float] = None  # wall time
@@ -60,6 +61,7 @@ class Daemon:
         """Take up the stored state."""
         self.core.restore()
         self.follow_batch()
+        self.follow_extras()
         self.observer.launching.restore()
         self.observer.tell_sites()
 
@@ -98,6 +100,13 @@ class Daemon:
             self.matching = Matching(self.core, self.plan_soon)
         told = self.matching is None and any(pool.terms.worker_ad for pool in self.core.settings.pools)
         self.core.tell("worker_ad", "has no effect without HTCondor's Python bindings" if told else "")
+
+    def follow_extras(self) -> None:
+        """Begin or go on with what the sections of `elastiq.extras` ask for. Again after a reload."""
+        if self.core.settings.extras or self.extras:
+            from elastiq.extras import follow
+
+            follow(self)
 
     def fingerprint(self) -> None:
         """Let trials begin anew if what pools offer has changed. Again after a reload."""
@@ -199,6 +208,7 @@ class Daemon:
             no_launch=observer.no_launch() or cooling,
             no_end=observer.no_end(),
             no_drain=no_drain,
+            off={act: off for act in ("launch", "terminate") if (off := core.off(act))},
             drained=core.drained,
             fits=self.catalogue.before(fits),
             can_drain=core.batch.can_drain,
@@ -233,7 +243,7 @@ class Daemon:
 
             clear_up(ending, plan)
         done = replace(plan, launches=asked)
-        if core.settings.dry_run_shutdown_vms:
+        if core.off("terminate"):
             done = replace(done, drains=(), ends=())
         if text := planner.actions(done, core.batch.can_drain):
             self.last_action = (self.last_plan_at, text)

@@ -58,9 +58,9 @@ class Ending:
 
     def dry_run(self, step: Step, what: str) -> bool:
         core, name = self.core, step.node.name
-        if core.settings.dry_run_shutdown_vms:
-            core.tell_once(f"dry run {step.node.id}", f"dry run: would {what} {name}: {step.reason}")
-        return core.settings.dry_run_shutdown_vms
+        if off := core.off("terminate"):
+            core.tell_once(f"dry run {step.node.id}", f"{off}: would {what} {name}: {step.reason}")
+        return bool(off)
 
     def _drained(self, node: Node, outcome: Outcome[DrainAnswer]) -> None:
         core, answer = self.core, outcome.value
@@ -78,8 +78,8 @@ class Ending:
 
     def look(self, began: float, settled: bool, sites: frozenset[str], no_end: str) -> None:
         """A read of the workers came back: go on with what is draining. ``began`` is its monotonic time."""
-        core = self.core
-        ready: list[Step] = []
+        core, ready = self.core, list[Step]()
+        no_end = no_end or core.off("terminate")  # what is drained returns in time
         for node in [n for n in core.registry if n.state is State.DRAINING and not n.acting]:
             if node.act_ended is None:
                 node.act_ended = core.now()  # begun by an earlier run: the next read tells
@@ -193,7 +193,7 @@ class Ending:
         core = self.core
         asked = [n for n in core.registry if n.state is State.TERMINATING and n.may_act(core.now())]
         left = [n for n in asked if n.instance is None or n.instance.state is not InstanceState.SHUTTING_DOWN]
-        return [] if core.settings.dry_run_shutdown_vms else left
+        return [] if core.off("terminate") else left
 
     def later(self, node: Node) -> None:
         node.failures += 1

@@ -59,7 +59,7 @@ CORE: dict[str, tuple[Option, ...]] = {
         *_seconds("cooldown_after_launch_s", "cooldown_after_end_s", "cooldown_after_failure_s"),
         _setting("waiting_jobs_threshold", Kind.INT, unit="jobs"),
         _setting("n_jobs_per_vm", Kind.INT, unit="jobs", check=above_zero),
-        _setting("consolidate", Kind.BOOL),
+        *(_setting(name, Kind.BOOL) for name in ("launch", "terminate", "consolidate")),
         _setting("static_workers", Kind.LIST, spelling=str.lower),
         _setting("batch_plugin", Kind.TEXT),
         _setting("log_level", Kind.CHOICE, choices=_LEVELS, spelling=_rare("level")),

@@ -41,9 +41,9 @@ class Launching:
 
             return start(self, order)
         pool = core.settings.pool(offer.pool)
-        if core.settings.dry_run_boot_vms:
-            core.tell_once(f"dry run {offer}", f"dry run: would launch {order.count} of {offer}")
-        if pool is None or core.settings.dry_run_boot_vms:
+        if off := core.off("launch"):
+            core.tell_once(f"dry run {offer}", f"{off}: would launch {order.count} of {offer}")
+        if pool is None or off:
             return False
         identifier = core.new_id()
         intent = Intent(identifier, core.owner.token_prefix + identifier, offer, order.count, now)

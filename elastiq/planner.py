@@ -11,12 +11,13 @@ from dataclasses import dataclass, replace
 from typing import Any, Mapping, Optional, Sequence
 
 from elastiq import scale_down
-from elastiq.broker import Orders, Served, Wanted, empty
+from elastiq.broker import Orders, Served, Wanted, empty, free_room
 from elastiq.demand import Standing
 from elastiq.interfaces import JobGroup, Worker
-from elastiq.nodes import CAPACITY, IN_SERVICE, JOINED, Node, State
-from elastiq.packing import Held, Kind, Room, RoomClass, Vector, jobs_held, need, vector
+from elastiq.nodes import CAPACITY, IN_SERVICE, JOINED, State
+from elastiq.packing import Held, Kind, Room, RoomClass, need
 from elastiq.situation import Allowance, Launch, Plan, Situation, Step, Verdict, group_name
+from elastiq.unused import unused_room
 
 REPLACEMENT = "a black hole's replacement, one an hour,"
 
@@ -44,7 +45,9 @@ def plan(s: Situation) -> Plan:
     verdicts = _serve(s, room, orders, leaving)
     if may_launch and keeps_some:
         minima.spares(orders, leaving)
-    unused = _unused(s)
+    groups = s.jobs.groups if s.jobs is not None else ()
+    on_trial = {g.key: g for g in groups if g.waiting and s.trials.standing(g.key) is Standing.TRYING}
+    unused = unused_room(s, on_trial) if on_trial else {}
     reserved = room.reserved.union(node.id for machines in unused.values() for node, _ in machines)
     drains = scale_down.drains(s, reserved, leaving) if not s.no_end else []
     launches = orders.merged()
@@ -52,7 +55,11 @@ def plan(s: Situation) -> Plan:
     returns = seldom.returns() if seldom else ()
     failed, kept, ends = scale_down.useless(s)
     ends += seldom.ends(orders) if seldom else ()
-    found_out = {key: (_machine_name(s, found[0][0].id), _long_free(s, found)) for key, found in unused.items()}
+    limit_s = s.settings.unused_room_s
+    found_out = {
+        key: (_machine_name(s, found[0][0].id), frozenset(of for node, of in found if node.room_s >= limit_s))
+        for key, found in unused.items()
+    }
     made = Plan(launches, tuple(drains), failed, ends, kept, verdicts, returns, "", noticed, found_out)
     return replace(made, summary=_summary(s, made))
 
@@ -79,42 +86,10 @@ def _room(s: Situation, leaving: Mapping[str, str]) -> Room:
     for name, kind, worker, room_s, groups in workers:
         if worker.takes_jobs:
             stale = room_s >= s.settings.unused_room_s
-            found.setdefault((_free(s, kind[0], worker), True, stale, False, kind, groups), []).append(name)
+            found.setdefault((free_room(s, kind[0], worker), True, stale, False, kind, groups), []).append(name)
     for name, of, flavour, groups in (*to_come, *((REPLACEMENT, *one, ()) for one in s.health.unreplaced(s.now))):
         found.setdefault((empty(s, of, flavour), False, False, not groups, (of, flavour), groups), []).append(name)
     return Room(RoomClass(one[0], names, *one[1:]) for one, names in found.items())
-
-
-def _free(s: Situation, pool: str, worker: Worker) -> Vector:
-    return vector(worker.free, max(0, s.settings.n_jobs_per_vm_of(pool) - worker.jobs))
-
-
-def _unused(s: Situation) -> dict[str, list[tuple[Node, str]]]:
-    """For each waiting group under trial, the machines that were launched for it, have joined, and have room
-    for it or turned out to be too small; with each, what then refuses it, as in `Trial.refused_by`."""
-    groups = s.jobs.groups if s.jobs is not None else ()
-    on_trial = {g.key: g for g in groups if g.waiting and s.trials.standing(g.key) is Standing.TRYING}
-    found: dict[str, list[tuple[Node, str]]] = {}
-    for node in s.registry if on_trial else ():
-        worker = node.seen
-        if on_trial.keys().isdisjoint(node.groups) or node.state not in IN_SERVICE:
-            continue
-        if worker is None or not worker.takes_jobs:
-            continue
-        free = _free(s, node.pool, worker)
-        whole = vector(worker.total, s.settings.n_jobs_per_vm_of(node.pool))
-        for key in node.groups:
-            if key in on_trial and not s.trials.get(key).refuses(node.pool, node.flavour):
-                asked = need(on_trial[key].request)
-                if jobs_held(free, asked):
-                    found.setdefault(key, []).append((node, node.pool))
-                elif not jobs_held(whole, asked):
-                    found.setdefault(key, []).append((node, f"{node.pool}/{node.flavour}"))
-    return found
-
-
-def _long_free(s: Situation, machines: Sequence[tuple[Node, str]]) -> frozenset[str]:
-    return frozenset(refuser for node, refuser in machines if node.room_s >= s.settings.unused_room_s)
 
 
 def _serve(s: Situation, room: Room, orders: Orders, leaving: Mapping[str, str]) -> tuple[Verdict, ...]:

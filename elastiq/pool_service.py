@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Mapping
 
-from elastiq.control import Refused
 from elastiq.core import Core, log
+from elastiq.protocol import Refused
 
 
 def change(core: Core, verb: str, args: Mapping[str, Any]) -> dict[str, Any]:

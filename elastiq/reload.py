@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Mapping
 
 from elastiq import config
 from elastiq.catalogue import Catalogue
-from elastiq.control import Answer, Refused
 from elastiq.interfaces import BatchSystem, Cloud, SourceError
 from elastiq.notify import notify
 from elastiq.plugin_loader import plugins
+from elastiq.protocol import Answer, Refused
 from elastiq.settings import Settings
 
 if TYPE_CHECKING:
@@ -68,6 +68,7 @@ def take_over(daemon: Daemon, settings: Settings, batch: BatchSystem, clouds: Ma
     daemon.observer.configure()
     daemon.catalogue = Catalogue(core, daemon.plan_soon)
     daemon.follow_batch()
+    daemon.follow_extras()
     daemon.fingerprint()
     core.health.blocks.clear()
     for name in ("check_vms", "check_queue"):

@@ -17,7 +17,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Optional, Sequence
 
 from elastiq import __version__, command, config, identity, logs
-from elastiq.control import Answer, ControlServer
+from elastiq.control import ControlServer
 from elastiq.core import Core
 from elastiq.daemon import Daemon
 from elastiq.events import EventQueue, RealClock
@@ -25,6 +25,7 @@ from elastiq.interfaces import SourceError
 from elastiq.notify import notify, watchdog_s
 from elastiq.paths import LOCK, SOCKET_LOCK, Lock, LockedError, Paths, claim, path
 from elastiq.plugin_loader import plugins
+from elastiq.protocol import Answer
 from elastiq.store import Store, StoreError
 from elastiq.threads import ThreadExecutor
 

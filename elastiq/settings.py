@@ -41,6 +41,8 @@ class Settings:
     batch_plugin: str = "htcondor"
     log_level: str = "info"
     log_format: str = "text"
+    launch: bool = True
+    terminate: bool = True
     consolidate: bool = False
     cooldown_after_launch_s: float = 0.0
     cooldown_after_end_s: float = 0.0
@@ -63,6 +65,9 @@ class Settings:
 
     # the sections [schedule:NAME]: `elastiq.schedule.in_force` makes of them what holds at a time
     schedules: tuple[Schedule, ...] = ()
+
+    # the sections of `elastiq.extras`, as far as the file has them
+    extras: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, repr=False)
 
     # the batch plugin's section, typed by its own declarations
     batch_options: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)

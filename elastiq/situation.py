@@ -59,6 +59,7 @@ class Situation:
     allowances: tuple[Allowance, ...] = ()  # of the limits that are set, beside the quotas
     no_launch: str = ""
     no_end: str = ""
+    off: Mapping[str, str] = field(default_factory=dict)  # what a person switched off: see `Core.off`
     no_drain: str = ""  # why no idle machine may be drained now, beside ``no_end``
     wall: float = 0.0  # the same moment as ``now``, by the wall clock
     drained: frozenset[str] = frozenset()  # pools that a person takes out of service

@@ -39,7 +39,6 @@ def snapshot(daemon: Daemon) -> dict[str, Any]:
         "queue": _queue(daemon, now),
         "nodes": [_node(node) for node in core.registry],
         "pools": [_pool(core, pool) for pool in settings.pools],
-        "schedules": _schedules(core) if settings.schedules else [],
         "quota": {
             **_fields(settings, "min_vms max_vms"),
             "counts": settings.quota_counts,
@@ -61,12 +60,6 @@ def snapshot(daemon: Daemon) -> dict[str, Any]:
     return made
 
 
-def _schedules(core: Core) -> list[str]:
-    from elastiq.schedule import schedules_in_force
-
-    return [schedule.name for schedule in schedules_in_force(core.settings, core.wall())]
-
-
 def _fields(of: object, names: str) -> dict[str, Any]:
     return {name: getattr(of, name) for name in names.split()}
 
@@ -76,8 +69,8 @@ def _state(daemon: Daemon) -> str:
         return "stopping"
     if not daemon.paired:
         return "starting"
-    settings = daemon.core.settings
-    return "dry-run" if settings.dry_run_boot_vms or settings.dry_run_shutdown_vms else "active"
+    off = {daemon.core.off(act) for act in ("launch", "terminate")} - {""}
+    return "active" if not off else "dry-run" if "dry run" in off else "paused"
 
 
 def _queue(daemon: Daemon, now: float) -> dict[str, Any]:

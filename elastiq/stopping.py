@@ -136,7 +136,7 @@ def look(ending: Ending, began: float, sites: frozenset[str]) -> None:
                 still_up.append(node)
             else:
                 in_service(core, node, "it runs again, and takes jobs")
-    if still_up and not (core.settings.dry_run_shutdown_vms or ending.no_end()):
+    if still_up and not (core.off("terminate") or ending.no_end()):
         _ask(ending, still_up)
 
 
@@ -188,9 +188,9 @@ def start(launching: Launching, order: Launch) -> bool:
     core, pool = launching.core, launching.core.settings.pool(order.offer.pool)
     found = startable(core.registry, core.settings, core.drained, order.offer, core.now(), core.wall())
     nodes = found[: order.count]
-    if core.settings.dry_run_boot_vms:
-        core.tell_once(f"dry run {order.offer}", f"dry run: would start {order.count} of {order.offer}")
-    if not nodes or pool is None or core.settings.dry_run_boot_vms:
+    if off := core.off("launch"):
+        core.tell_once(f"dry run {order.offer}", f"{off}: would start {order.count} of {order.offer}")
+    if not nodes or pool is None or off:
         return False
     taken = [core.registry.nodes[name] for name in order.replaces]
     for number, node in enumerate(nodes):

@@ -36,7 +36,8 @@ def explain(daemon: Daemon, status: dict[str, Any]) -> None:
     for shown, node in zip(status["nodes"], core.registry):
         shown["explanation"] = explainer.node(node)
         shown.update(boot_s=node.boot_s, lost_s=node.lost_s, room_s=node.room_s)
-    scheduled = _schedules(situation.settings, wall) if situation.settings.schedules else {}
+    status["schedules"] = []
+    scheduled = _schedules(situation.settings, wall, status) if situation.settings.schedules else {}
     for shown, pool in zip(status["pools"], situation.settings.pools):
         shown["detail"] = [*explainer.pool(pool), *scheduled.get("", ()), *scheduled.get(pool.name, ())]
     status["strangers"] = [
@@ -51,14 +52,17 @@ def explain(daemon: Daemon, status: dict[str, Any]) -> None:
     status.update(no_launch=situation.no_launch, no_end=situation.no_end, no_drain=situation.no_drain)
 
 
-def _schedules(settings: Settings, wall: float) -> dict[str, list[str]]:
-    """What is said of the schedules in force, by pool; those of the cluster under an empty name."""
+def _schedules(settings: Settings, wall: float, status: dict[str, Any]) -> dict[str, list[str]]:
+    """What is said of the schedules in force, by pool; those of the cluster under an empty name. Their names go
+    into the status."""
     from elastiq.schedule import next_change, schedules_in_force
 
     found: dict[str, list[str]] = {}
     change = next_change(settings, wall)
     until = f"; the next change is at {local(change, wall)}" if change is not None else ""
-    for one in schedules_in_force(settings, wall):
+    in_force = schedules_in_force(settings, wall)
+    status["schedules"] = [schedule.name for schedule in in_force]
+    for one in in_force:
         limits = ", ".join(f"{key} {'unlimited' if value is None else value}" for key, value in one.limits)
         whose = "" if one.pool else " for the whole cluster"
         found.setdefault(one.pool, []).append(f"schedule {one.name} is in force{whose}: {limits}{until}")

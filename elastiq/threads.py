@@ -77,9 +77,6 @@ class ThreadExecutor:
             now = self._events.clock.monotonic()
             call.done(Outcome(now, now, None, UnsentError(f"not sent: {why}")))
 
-    def in_flight(self) -> int:
-        return sum(map(len, self._running.values()))
-
     def close(self, wait_s: float) -> None:
         """Take no more calls and drop those that were not started; wait for the running ones, whose results
         nobody hears any more."""

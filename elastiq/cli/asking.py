@@ -9,8 +9,8 @@ from typing import Any, Mapping, Optional
 
 from elastiq import client, config
 from elastiq.cli.running import holder
-from elastiq.control import Refused
 from elastiq.paths import Paths
+from elastiq.protocol import Refused
 
 FAILED = 1
 NOT_RUNNING = 3  # as the Linux Standard Base has it for `status`

@@ -15,12 +15,12 @@ from elastiq import __version__, client
 from elastiq.cli import follow, process, view
 from elastiq.cli.asking import CONFIG, FAILED, NOT_RUNNING, ask, checked, load, tell
 from elastiq.cli.running import holder
-from elastiq.control import Refused
 from elastiq.events import RealClock
 from elastiq.interfaces import BatchSystem
 from elastiq.logfiles import LOG_FILE
 from elastiq.paths import Paths
 from elastiq.plugin_loader import cloud_class
+from elastiq.protocol import Refused
 
 _OTHER_VERSION = "elastiq {} runs, another version than this elastiqctl: restart it"
 

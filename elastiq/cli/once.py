@@ -66,7 +66,7 @@ class Reads(ThreadExecutor):
         self._ending = self._events.after(0.0, self._end)
 
     def _end(self) -> None:
-        if not self.in_flight():
+        if not any(self._running.values()):
             self._events.stop()
 
 

@@ -96,6 +96,9 @@ def _notices(settings: Settings, shown: Mapping[str, Any], running: Optional[Map
     for key in ("dry_run_boot_vms", "dry_run_shutdown_vms"):
         if getattr(settings, key):
             yield f"{key} is set: elastiq only logs it"
+    for key in ("launch", "terminate"):
+        if not getattr(settings, key):
+            yield f"{key} = no: elastiq only logs it"
 
 
 def known(plan: Mapping[str, Any]) -> bool:

@@ -15,9 +15,9 @@ import elastiq
 from elastiq import client
 from elastiq.cli.follow import last_lines
 from elastiq.cli.running import alive, holders, send_signal
-from elastiq.control import Refused
 from elastiq.logfiles import LOG_FILE
 from elastiq.paths import LOCK, SOCKET_LOCK, Paths
+from elastiq.protocol import Refused
 
 START_S = 60.0
 STOP_S = 15.0  # the daemon itself leaves within 10

@@ -49,7 +49,7 @@ def _head(screen: Screen, status: Status, pid: int, silent_s: float) -> list[str
         lines.append(
             screen.line(f"! the decision loop has been silent for {duration(silent_s)}: it hangs", "bad")
         )
-    if status["schedules"]:
+    if status.get("schedules"):
         lines.append(screen.line(f"schedules in force: {', '.join(status['schedules'])}"))
     return lines + [screen.line(f"! {notice}", "warn") for notice in status["notices"]]
 

@@ -58,12 +58,12 @@ def _when_joined(known: Known, nodes: Sequence[Node], whom: str) -> str:
 
 def _by_launches(known: Known, v: Verdict) -> Iterator[tuple[int, str]]:
     if v.launching:
-        dry, orders = known.s.settings.dry_run_boot_vms, [o for o in known.plan.launches if v.group.key in o.groups]
+        off, orders = known.s.off.get("launch"), [o for o in known.plan.launches if v.group.key in o.groups]
         again = [f"{order.count} of {order.offer}" for order in orders if order.offer.market == "stopped"]
         new = [f"{order.count} of {order.offer}" for order in orders if order.offer.market != "stopped"]
-        acts = [f"{'start' if dry else 'starting'} {named(again)}"] if again else []
-        acts += [f"{'launch' if dry else 'launching'} {named(new)}"] if new or not again else []
-        yield v.launching, ("dry run: would " if dry else "") + " and ".join(acts)
+        acts = [f"{'start' if off else 'starting'} {named(again)}"] if again else []
+        acts += [f"{'launch' if off else 'launching'} {named(new)}"] if new or not again else []
+        yield v.launching, (f"{off}: would " if off else "") + " and ".join(acts)
 
 
 def _not_served(known: Known, v: Verdict) -> str:

@@ -20,7 +20,8 @@ def explained(known: Known, node: Node) -> str:
 
 
 def _would(known: Known, does: str, do: str) -> str:
-    return f"dry run: would {do}" if known.s.settings.dry_run_shutdown_vms else does
+    off = known.s.off.get("terminate")
+    return f"{off}: would {do}" if off else does
 
 
 # --------------------------------------------------------------------------- before it has joined

@@ -27,6 +27,7 @@ from elastiq.simulation.workload import Arrival, demo_workload
 from elastiq.status import snapshot
 
 DEFAULT_SPEED = 160.0
+WEB_SPEED, WEB_PORT = 40.0, 8642
 LIMIT_S = 3 * 3600.0  # simulated; the work takes about an hour
 LOOK_EVERY_S = 5.0
 EXIT_UNFINISHED = 1
@@ -49,11 +50,11 @@ View = Union[LiveView, PlainView]
 
 def main(argv: Optional[Sequence[str]] = None) -> int:
     """Run the demo from the command line; returns the exit code."""
-    args = _parser().parse_args(argv)
+    args = _arguments(argv)
     try:
         with suppress(ValueError):  # only the main thread may: elsewhere the default stays
             signal.signal(signal.SIGTERM, _leave)
-        return run_demo(args.seed, args.speed, args.json)
+        return run_demo(args.seed, args.speed, args.json, web=args.web)
     except _Terminated:
         return EXIT_TERMINATED
     except KeyboardInterrupt:
@@ -83,13 +84,32 @@ def _parser() -> argparse.ArgumentParser:
         "--seed", type=int, default=1, metavar="N", help="another course of events (default: 1)"
     )
     parser.add_argument(
-        "--speed", type=_speed, default=DEFAULT_SPEED, metavar="N",
-        help=f"simulated seconds in a real second, or `max` (default: {DEFAULT_SPEED:g})",
+        "--speed", type=_speed, metavar="N",
+        help=f"simulated seconds in a real second, or `max` (default: {DEFAULT_SPEED:g}; with --web {WEB_SPEED:g})",
+    )  # fmt: skip
+    parser.add_argument(
+        "--web", type=_port, nargs="?", const=WEB_PORT, metavar="PORT",
+        help=f"also show the page of the section [web], at http://127.0.0.1:PORT/ (default: {WEB_PORT})",
     )  # fmt: skip
     parser.add_argument(
         "--json", action="store_true", help="print only the summary, as JSON; as fast as it goes"
     )
     return parser
+
+
+def _arguments(argv: Optional[Sequence[str]]) -> argparse.Namespace:
+    parser = _parser()
+    args = parser.parse_args(argv)
+    if args.web is not None and (args.json or args.speed == math.inf):
+        parser.error("--web is to be watched: not with --json or --speed max")
+    args.speed = args.speed or (DEFAULT_SPEED if args.web is None else WEB_SPEED)
+    return args
+
+
+def _port(text: str) -> int:
+    if not text.isdecimal() or not 0 < int(text) < 65536:
+        raise argparse.ArgumentTypeError(f"{text!r} is no port, from 1 to 65535")
+    return int(text)
 
 
 def _speed(text: str) -> float:
@@ -105,16 +125,20 @@ def _speed(text: str) -> float:
 
 
 def run_demo(
-    seed: int = 1, speed: float = DEFAULT_SPEED, as_json: bool = False, out: Optional[TextIO] = None
+    seed: int = 1,
+    speed: float = DEFAULT_SPEED,
+    as_json: bool = False,
+    out: Optional[TextIO] = None,
+    web: Optional[int] = None,
 ) -> int:
     """Run one demo; 0 if all jobs were done and all machines ended.
 
-    ``speed`` is in simulated seconds per real second, infinite for as fast as it goes.
+    ``speed`` is in simulated seconds per real second, infinite for as fast as it goes; ``web`` the port of the page.
     """
     out = out or sys.stdout
     began = time.monotonic()
     view = None if as_json else _view(out, speed)
-    demo = Demo(seed, math.inf if as_json else speed, view)
+    demo = Demo(seed, math.inf if as_json else speed, view, out, web)
     try:
         finished = demo.run()
     finally:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Mapping, Optional, Sequence
 
 from elastiq import client
-from elastiq.control import Refused
+from elastiq.protocol import Refused
 from tests.e2e.rig import places, user
 from tests.e2e.rig.ec2_image import IMAGE
 

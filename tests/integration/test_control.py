@@ -15,8 +15,9 @@ from typing import Any, Callable, Iterator, Optional
 
 import pytest
 
-from elastiq import client, control
-from elastiq.control import ControlServer, Refused
+from elastiq import client, control, serving
+from elastiq.control import ControlServer
+from elastiq.protocol import Refused
 
 STATUS = {"version": "1", "cluster": "alice", "state": "active"}
 
@@ -101,7 +102,7 @@ def test_several_requests_travel_over_one_connection(served: Served) -> None:
         (b'{"v":1,"verb":"status","args":[]}\n', "malformed"),
         (b"\xff\xfe\n", "malformed"),
         (b"[" * 60_000 + b"\n", "malformed"),
-        (b"x" * (control.MAX_REQUEST + 1), "malformed"),
+        (b"x" * (serving.MAX_REQUEST + 1), "malformed"),
         (b'{"verb":"status"}\n', "version"),
         (b'{"v":2,"verb":"status"}\n', "version"),
         (b'{"v":1,"verb":"unheard"}\n', "unknown-verb"),
@@ -184,7 +185,7 @@ def test_silent_clients_and_those_that_dribble_do_not_keep_others_out(served: Se
             pass  # dropped already
     began = time.monotonic()
     assert client.ask(served.path, "status")["status"] == STATUS
-    assert time.monotonic() - began < control.REQUEST_S / 2
+    assert time.monotonic() - began < serving.REQUEST_S / 2
     for sock in silent:
         sock.close()
 
@@ -192,7 +193,7 @@ def test_silent_clients_and_those_that_dribble_do_not_keep_others_out(served: Se
 def test_a_client_that_never_finishes_its_request_is_dropped(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(control, "REQUEST_S", 0.3)
+    monkeypatch.setattr(serving, "REQUEST_S", 0.3)
     with served.connect() as sock:
         began = time.monotonic()
         dropped = False
@@ -209,17 +210,17 @@ def test_a_client_that_never_finishes_its_request_is_dropped(
 
 
 def test_a_client_that_takes_no_answer_is_dropped(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(control, "REQUEST_S", 0.3)
+    monkeypatch.setattr(serving, "REQUEST_S", 0.3)
     monkeypatch.setitem(STATUS, "version", "x" * 3_000_000)
     with served.connect() as sock:
         sock.sendall(b'{"v":1,"verb":"status"}\n')
-        eventually(lambda: not served.server._idle)
+        eventually(lambda: not served.server.idle)
 
 
 def test_a_command_that_hangs_holds_up_nobody_and_is_answered_in_time(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(control, "COMMAND_S", 1.0)
+    monkeypatch.setattr(serving, "COMMAND_S", 1.0)
     answers: list[Optional[Any]] = []
     hanging = threading.Thread(target=lambda: answers.append(served.say(b'{"v":1,"verb":"hang"}\n')))
     hanging.start()

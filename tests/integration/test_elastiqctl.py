@@ -24,9 +24,10 @@ import pytest
 
 from elastiq import client
 from elastiq.cli.running import holder, send_signal
-from elastiq.control import ControlServer, Refused
+from elastiq.control import ControlServer
 from elastiq.exits import explained
 from elastiq.paths import LOCK, Paths
+from elastiq.protocol import Refused
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 COMMANDS = ("condor_q", "condor_status", "condor_config_val", "condor_version", "condor_drain")

@@ -162,7 +162,7 @@ def test_what_the_file_leaves_out_has_the_defaults_of_elastiq_1(tmp_path: Path) 
 def test_the_core_declares_a_key_for_every_setting_and_no_other() -> None:
     declared = [option for section in ("elastiq", "quota", "broker", "debug") for option in keys.CORE[section]]
     fields = {field.name: field.default for field in dataclasses.fields(Settings)}
-    made = {"pools", "batch_options", "schedules"}
+    made = {"pools", "batch_options", "extras", "schedules"}
     assert sorted(option.name for option in declared) == sorted(set(fields) - made)
     for option in declared:
         if option.name != "cluster_name":

@@ -10,11 +10,11 @@ import pytest
 
 from elastiq import planner
 from elastiq.commanding import carry_out
-from elastiq.control import Refused
 from elastiq.daemon import ATTENTIVE_S, Daemon
 from elastiq.demand import Standing
 from elastiq.interfaces import Instances, InstanceState, Jobs, SourceError, Terms, WorkerState
 from elastiq.nodes import State
+from elastiq.protocol import Refused
 from elastiq.reload import take_over
 from elastiq.situation import Plan, Situation
 from elastiq.status import snapshot

@@ -131,13 +131,17 @@ def test_the_limits_are_those_that_hold_now_and_the_schedules_in_force_are_named
         Schedule("nights", never, "UTC", timezone.utc, (("max_vms", 1),), "ec2"),
         Schedule("days", always, "UTC", timezone.utc, (("max_vms", 7), ("min_idle_vms", 1)), "ec2"),
     )
-    status = snapshot(Daemon(Surroundings(schedules=schedules).core))
+    daemon = Daemon(Surroundings(schedules=schedules).core)
+    daemon.asked = True
+    status = snapshot(daemon)
     assert status["schedules"] == ["all", "days"]
     assert (status["quota"]["min_vms"], status["quota"]["max_vms"]) == (2, None)
     (pool,) = status["pools"]
     assert (pool["min_vms"], pool["max_vms"], pool["min_idle_vms"]) == (0, 7, 1)
     assert "schedules in force: all, days" in view.text(status, 4711, 1.0).splitlines()
-    plain = snapshot(Daemon(Surroundings().core))
+    daemon = Daemon(Surroundings().core)
+    daemon.asked = True
+    plain = snapshot(daemon)
     assert plain["schedules"] == []
     assert "schedules" not in view.text(plain, 4711, 1.0)
 

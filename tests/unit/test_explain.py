@@ -113,7 +113,7 @@ GROUPS: dict[str, tuple[Callable[[], Situation], str]] = {
         "room on machines that are launched for another reason",
     ),
     "a launch that is only logged": (
-        lambda: situation(group(), settings=some_settings(dry_run_boot_vms=True)),
+        lambda: situation(group(), off={"launch": "dry run"}),
         "dry run: would launch 1 of ec2/medium",
     ),
     "waits too briefly": (
@@ -266,7 +266,7 @@ NODES: dict[str, tuple[Callable[[], Situation], str]] = {
     ),
     "goes": (lambda: situation(nodes=[a_node(**LONG_IDLE)]), "goes: idle for 700 s"),
     "would go": (
-        lambda: situation(nodes=[a_node(**LONG_IDLE)], settings=some_settings(dry_run_shutdown_vms=True)),
+        lambda: situation(nodes=[a_node(**LONG_IDLE)], off={"terminate": "dry run"}),
         "dry run: would go: idle for 700 s",
     ),
     "its pool is configured no more": (

@@ -10,9 +10,9 @@ import pytest
 from elastiq import history
 from elastiq.cli import view
 from elastiq.commanding import carry_out
-from elastiq.control import Refused
 from elastiq.interfaces import Jobs, Terms, WorkerState
 from elastiq.nodes import State
+from elastiq.protocol import Refused
 from elastiq.reload import take_over
 from elastiq.status import snapshot
 from elastiq.store import StoreError

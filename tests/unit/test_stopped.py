@@ -290,7 +290,7 @@ def test_of_jobs_for_which_one_is_started_it_is_said() -> None:
     (verdict,) = plan(s).verdicts
     assert (verdict.launching, verdict.held) == (8, 0)
     assert of_group(s) == "starting 1 of ec2/medium/stopped and launching 1 of ec2/medium"
-    dry = replace(s, settings=replace(s.settings, dry_run_boot_vms=True))
+    dry = replace(s, off={"launch": "dry run"})
     assert of_group(dry) == "dry run: would start 1 of ec2/medium/stopped and launch 1 of ec2/medium"
 
 

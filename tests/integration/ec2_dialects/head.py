@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Callable, Optional
 
 from elastiq import client
-from elastiq.control import Refused
+from elastiq.protocol import Refused
 from tests.ec2_server import EC2Server
 from tests.integration.ec2_dialects.behaviours import Behaviour
 from tests.integration.ec2_dialects.server import SECRET, FakeCloud, Machine
