@@ -20,10 +20,17 @@ def start(service: Service, verb: str, args: Answer) -> Future[Answer]:
         return service.reloads.submit(service.reload)
     daemon, future = service.daemon, Future[Answer]()
     assert daemon is not None  # before there is a socket
+    if verb == "metrics":
+        from elastiq.metrics import answer
+
+        future.set_result(answer(daemon))  # in this thread: it does not wait for a loop that hangs
+        return future
 
     def run() -> None:
         try:
-            future.set_result(carry_out(daemon, verb, args))
+            result = carry_out(daemon, verb, args)
+            daemon.publish()  # who asks for the status next sees it
+            future.set_result(result)
         except Exception as error:  # noqa: BLE001 - it is raised where the client is answered
             future.set_exception(error)
 

@@ -53,7 +53,7 @@ class Daemon:
         self._room_seen = 0.0  # the beginning of the last read of the workers that trials were charged with
         self._timers: dict[str, Timer] = {}
         self.fingerprint()
-        self._publish()
+        self.publish()
 
     # ------------------------------------------------------------------ life
 
@@ -257,9 +257,10 @@ class Daemon:
 
     def heartbeat(self) -> None:
         """Publish the status now and then although nobody asks, for `status` to have one should the loop hang."""
-        self._every("heartbeat", self._publish, first_s=0.0, every_s=HEARTBEAT_S)
+        self._every("heartbeat", self.publish, first_s=0.0, every_s=HEARTBEAT_S)
 
-    def _publish(self) -> None:
+    def publish(self) -> None:
+        """Make the status anew. On the decision thread."""
         self._published = status.snapshot(self)  # replaced whole, never changed
 
     def status(self, wait_s: float = 1.0) -> dict[str, Any]:
@@ -268,7 +269,7 @@ class Daemon:
         if not self.asked or self.core.now() - self._published["monotonic_at"] > FRESH_S:
             self.asked = True
             done = threading.Event()
-            self.core.events.post(self._publish)
+            self.core.events.post(self.publish)
             self.core.events.post(done.set)
             done.wait(wait_s)
         return self._published

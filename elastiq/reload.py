@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from typing import TYPE_CHECKING, Mapping
 
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from elastiq.service import Service
 
 log = logging.getLogger("elastiq.service")
+
+TAKEN_S = 30.0
 
 
 def reload(service: Service) -> Answer:
@@ -55,7 +58,12 @@ def _reload(service: Service) -> Answer:
     service.settings = settings
     events.longest_pause_s = settings.sleep_s
     events.post(lambda: daemon.core.tell("reload", ""))
+    taken = threading.Event()
     events.post(lambda: daemon.core.guard("reload", lambda: take_over(daemon, settings, batch, clouds)))
+    events.post(daemon.publish)
+    events.post(taken.set)
+    if not taken.wait(TAKEN_S):
+        raise Refused("timeout", f"the configuration was read, but the loop did not take it in {TAKEN_S:g} s")
     return {}
 
 

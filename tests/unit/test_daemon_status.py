@@ -6,9 +6,11 @@ import contextlib
 import threading
 import time
 from datetime import timezone
-from typing import Iterator
+from types import SimpleNamespace
+from typing import Any, Iterator
 
 from elastiq.cli import view
+from elastiq.commanding import start
 from elastiq.core import Core
 from elastiq.daemon import FRESH_S, HEARTBEAT_S, Daemon
 from elastiq.events import EventQueue, RealClock
@@ -67,6 +69,16 @@ def test_a_status_that_was_made_just_now_is_given_again() -> None:
     assert len({status["monotonic_at"] for status in asked}) <= 2 + took_s / FRESH_S
 
 
+def test_who_gave_a_command_sees_what_it_did() -> None:
+    """However young the status is that was made before."""
+    with running() as daemon:
+        service: Any = SimpleNamespace(daemon=daemon, events=daemon.core.events)
+        for verb, drained in 10 * [("drain-pool", True), ("undrain-pool", False)]:
+            daemon.status(10)
+            start(service, verb, {"pool": "ec2"}).result(10)
+            assert [pool["drained"] for pool in daemon.status(10)["pools"]] == [drained]
+
+
 def test_while_the_decision_thread_hangs_the_last_status_is_given() -> None:
     released = threading.Event()
     with running() as daemon:
@@ -96,7 +108,7 @@ def test_a_daemon_explains_itself_from_the_first_time_that_it_was_asked() -> Non
         daemon.core.events.post(lambda: daemon.core.registry.add(a_node(State.IDLE)))
         published = daemon._published
         first = daemon.status(10)
-        daemon.core.events.post(daemon._publish)  # as the heartbeat does
+        daemon.core.events.post(daemon.publish)  # as the heartbeat does
         time.sleep(FRESH_S + 0.01)
         later = daemon.status(10)
     assert "no_end" not in published
