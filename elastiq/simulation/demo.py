@@ -16,7 +16,8 @@ import signal
 import sys
 import time
 from contextlib import suppress
-from typing import Any, Callable, Mapping, Optional, Sequence, TextIO, Union
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Callable, Mapping, Optional, Sequence, TextIO, Union
 
 from elastiq.interfaces import Pool, Resources
 from elastiq.settings import Settings
@@ -25,6 +26,9 @@ from elastiq.simulation.cluster import Cluster
 from elastiq.simulation.view import LiveView, Picture, PlainView, clock
 from elastiq.simulation.workload import Arrival, demo_workload
 from elastiq.status import snapshot
+
+if TYPE_CHECKING:
+    from elastiq.simulation.page import DemoPage
 
 DEFAULT_SPEED = 160.0
 WEB_SPEED, WEB_PORT = 40.0, 8642
@@ -45,6 +49,9 @@ SETTINGS = Settings(
     max_vms=8,
 )
 
+# On the page, the machines cost something.
+PRICED = replace(SETTINGS, pools=(replace(SETTINGS.pools[0], prices={"medium": 0.17}),))
+
 View = Union[LiveView, PlainView]
 
 
@@ -64,6 +71,11 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
         # Who read our output has gone; what is still buffered must not fail at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_BROKEN_PIPE
+    except OSError as error:
+        if args.web is None:
+            raise
+        print(f"elastiqctl demo: port {args.web}: {error.strerror}; another: --web PORT", file=sys.stderr)
+        return EXIT_UNFINISHED
 
 
 class _Terminated(KeyboardInterrupt):
@@ -138,22 +150,30 @@ def run_demo(
     out = out or sys.stdout
     began = time.monotonic()
     view = None if as_json else _view(out, speed)
-    demo = Demo(seed, math.inf if as_json else speed, view, out, web)
+    demo = Demo(seed, math.inf if as_json else speed, view, web)
+    if web is not None and isinstance(view, PlainView):
+        print(f"the page: http://127.0.0.1:{web}/", file=out, flush=True)
     try:
-        finished = demo.run()
+        try:
+            finished = demo.play()
+        finally:
+            if view is not None:
+                view.close()
+        summary = demo.summary(time.monotonic() - began)
+        if as_json:
+            print(json.dumps(summary), file=out, flush=True)
+        else:
+            print("\n" + table(summary), file=out, flush=True)
+        if not finished:
+            left = summary["jobs_submitted"] - summary["jobs_done"]
+            print(f"elastiqctl demo: {left} jobs not done after {clock(LIMIT_S)}", file=sys.stderr)
+            return EXIT_UNFINISHED
+        if web is not None and out.isatty():
+            print("\nthe page stays until Ctrl-C", file=out, flush=True)
+            demo.stay()
+        return 0
     finally:
-        if view is not None:
-            view.close()
-    summary = demo.summary(time.monotonic() - began)
-    if as_json:
-        print(json.dumps(summary), file=out, flush=True)
-    else:
-        print("\n" + table(summary), file=out, flush=True)
-    if not finished:
-        left = summary["jobs_submitted"] - summary["jobs_done"]
-        print(f"elastiqctl demo: {left} jobs not done after {clock(LIMIT_S)}", file=sys.stderr)
-        return EXIT_UNFINISHED
-    return 0
+        demo.close()
 
 
 def _view(out: TextIO, speed: float) -> View:
@@ -164,41 +184,68 @@ def _view(out: TextIO, speed: float) -> View:
 class Demo:
     """One run: the cluster, its workload, and what a person sees of it."""
 
-    def __init__(self, seed: int, speed: float = math.inf, view: Optional[View] = None) -> None:
+    def __init__(
+        self, seed: int, speed: float = math.inf, view: Optional[View] = None, web: Optional[int] = None
+    ) -> None:
         rng = random.Random(seed)
         self._seed = seed
         self._view = view
         self._jobs: list[Arrival] = demo_workload(rng)
         self._finished = False
         paced = math.isfinite(speed)
-        self._speed = f"{speed:g}x" if paced else "as fast as it goes"
+        self._title = f"elastiq demo, seed {seed}, " + (f"{speed:g}x" if paced else "as fast as it goes")
+        self._title += f"   http://127.0.0.1:{web}/" if web is not None else ""
+        self._web = (web, speed) if web is not None else None
+        self._page: Optional[DemoPage] = None
+        log, self._teller = logging.getLogger("elastiq"), _Teller(self._told)
+        self._log_before = (log.level, log.propagate)
         self.cluster = Cluster(
-            SETTINGS,
+            SETTINGS if web is None else PRICED,
             FLAVOURS,
             rng,
             clock=PacedClock(speed, self._show) if paced else VirtualClock(),
         )
 
     def run(self) -> bool:
-        """Let it happen; False if it did not come to its end."""
+        """The whole demo; False if it did not come to its end."""
+        try:
+            return self.play()
+        finally:
+            self.close()
+
+    def play(self) -> bool:
+        """The same, but `close` has to follow. Raises OSError if the page cannot be served."""
         cluster, world = self.cluster, self.cluster.world
         for job in self._jobs:
             cluster.events.after(job.at_s, _submission(world.submit, job))
-        log, teller = logging.getLogger("elastiq"), _Teller(self._told)
-        before = (log.level, log.propagate)
-        log.addHandler(teller)
+        log = logging.getLogger("elastiq")
+        log.addHandler(self._teller)
         log.setLevel(logging.INFO)
         log.propagate = False
-        try:
-            cluster.start_daemon()
-            cluster.events.after(LOOK_EVERY_S, self._look)
-            cluster.events.run()
-            self._show()
-        finally:
-            log.removeHandler(teller)
-            log.level, log.propagate = before
-            cluster.kill_daemon()
+        daemon = cluster.start_daemon()
+        if self._web is not None:
+            from elastiq.simulation.page import DemoPage
+
+            self._page = DemoPage(daemon, *self._web)
+        cluster.events.after(LOOK_EVERY_S, self._look)
+        cluster.events.run()
+        self._show()
         return self._finished
+
+    def stay(self) -> None:
+        """Let time pass, and show it on the page only, until Ctrl-C."""
+        self._view = None
+        with suppress(KeyboardInterrupt):
+            self.cluster.events.run()
+
+    def close(self) -> None:
+        """End the daemon and its page."""
+        log = logging.getLogger("elastiq")
+        log.removeHandler(self._teller)
+        log.level, log.propagate = self._log_before
+        if self._page is not None:
+            self._page.close()
+        self.cluster.kill_daemon()
 
     def _look(self) -> None:
         """See whether it is over: all jobs done, no machine left, and the daemon knows it."""
@@ -235,7 +282,7 @@ class Demo:
         self._view.show(
             Picture(
                 elapsed_s=self.cluster.clock.elapsed_s,
-                title=f"elastiq demo, seed {self._seed}, {self._speed}",
+                title=self._title,
                 waiting=world.waiting(),
                 running=world.running(),
                 done=world.tally.done,
