@@ -94,6 +94,14 @@ ON_DEMAND = {
     "elastiq.useless": "a machine that never joined, failed or was lost",
     "elastiq.untried": "a machine that never came, or ended before its jobs had started",
     "elastiq.userdata": "user data",
+    "elastiq.web": "a section [web]",
+    "elastiq.web.document": "a section [web]",
+    "elastiq.web.feed": "a section [web]",
+    "elastiq.web.kept": "a section [web]",
+    "elastiq.web.news": "a section [web]",
+    "elastiq.web.page": "a section [web]",
+    "elastiq.web.server": "a section [web]",
+    "elastiq.web.trend": "a section [web]",
 }
 ENTRIES = ("elastiq.service", "elastiq.plugins.batch.htcondor", "elastiq.plugins.cloud.ec2")
 
