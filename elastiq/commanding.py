@@ -31,6 +31,16 @@ def start(service: Service, verb: str, args: Answer) -> Future[Answer]:
             result = carry_out(daemon, verb, args)
             daemon.publish()  # who asks for the status next sees it
             future.set_result(result)
+        else:
+            result.add_done_callback(take) if isinstance(result, Future) else give(result)
+
+    def give(result: Answer) -> None:
+        daemon.publish()  # who asks for the status next sees it
+        future.set_result(result)
+
+    def take(done: Future[Answer]) -> None:
+        error = done.exception()
+        give(done.result()) if error is None else future.set_exception(error)
         except Exception as error:  # noqa: BLE001 - it is raised where the client is answered
             future.set_exception(error)
 
@@ -38,15 +48,37 @@ def start(service: Service, verb: str, args: Answer) -> Future[Answer]:
     return future
 
 
-def carry_out(daemon: Daemon, verb: str, args: Answer) -> dict[str, Any]:
-    """Do it; its acts go on after that. Raises `Refused`. On the decision thread."""
+def carry_out(daemon: Daemon, verb: str, args: Answer) -> Any:
+    """Do it; its acts go on after that. Returns the answer, or a future of it. Raises `Refused`, or the future does.
+    On the decision thread."""
+    core = daemon.core
     if verb == "adopt":
         from elastiq.adoption import adopt
 
-        return adopt(daemon.core, daemon.observer.instances, args.get("ids"), partial(daemon.advance, "check_vms"))
-    if verb in ("drain-pool", "undrain-pool"):
-        from elastiq.pool_service import change
+        return adopt(core, daemon.observer.instances, args.get("ids"), partial(daemon.advance, "check_vms"))
+    if verb == "history":
+        from elastiq.history import answer
 
-        daemon.plan_soon()
-        return change(daemon.core, verb, args)
+        return answer(core.store)
+    if verb == "terminate":
+        from elastiq.by_force import terminate
+
+        return terminate(daemon, args)
+    if verb in ("drain", "undrain"):
+        from elastiq import by_hand
+
+        return (by_hand.drain if verb == "drain" else by_hand.undrain)(daemon, args)
+    daemon.plan_soon()
+    if verb in ("drain-pool", "undrain-pool"):
+        from elastiq import pool_service
+
+        return pool_service.change(core, verb, args)
+    if verb in ("pause", "resume"):
+        from elastiq import pausing
+
+        return pausing.change(core, verb, args)
+    if verb == "scale":
+        from elastiq import scaling
+
+        return scaling.change(core, args)
     raise Refused("unknown-verb", f"`{verb}` is not a command of elastiq {__version__}")

@@ -71,6 +71,7 @@ class Core:
         self.ledger: Optional[Ledger] = None  # where a limit of launches or cost is set
         self.drained: frozenset[str] = frozenset()  # pools that a person takes out of service
         self.paused: Mapping[str, str] = {}  # "launch" or "terminate", and why a person wants none
+        self.scaled: Mapping[str, int] = {}  # by pool, "" for the cluster: the min_vms that a person set
         self.listeners: list[Callable[[str, Mapping[str, Any]], object]] = []  # of `say`: the extras
         self.store_is_new = False  # and nothing was launched since
         self.lost_until = 0.0  # monotonic: what a lost store knew of may not be listed yet
@@ -218,7 +219,7 @@ class Core:
         self.stored(partial(self.store.remember, "cluster", cluster))
         self.registry.learned = dict(self._facts_stored["learned"])
         self.drained = frozenset(self.store.recall("drained") or ())
-        self.paused = self.store.recall("paused") or {}
+        self.paused, self.scaled = self.store.recall("paused") or {}, self.store.recall("scaled") or {}
         self.health.failed_boots = dict(self._facts_stored["failed_boots"])
         self.trials.records = {trial.key: trial for trial in self.store.trials()}
         for node in self.registry:
@@ -288,7 +289,7 @@ class Core:
         self.count(f"moves_{after.value}")
         if before in {*TO_COME, State.FAILED} and after in IN_SERVICE:
             self.health.boot_joined(node.pool)
-        elif before in AT_BOOT and after in SPENT:
+        elif before in AT_BOOT and after in SPENT and not node.ordered:
             from elastiq.refusals import boot_failed
 
             boot_failed(self.health, node.pool, self.now())

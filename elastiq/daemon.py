@@ -144,8 +144,10 @@ class Daemon:
             return period
         registry = self.core.registry
         # What is being emptied may take days.
-        attentive = registry.count(None, MOVING) - sum(bool(n.emptied) and n.state is State.DRAINING for n in registry)
-        return min(period, ATTENTIVE_S) if attentive else period
+        moving = registry.count(None, MOVING)
+        if moving and moving > sum(bool(node.emptied) and node.state is State.DRAINING for node in registry):
+            return min(period, ATTENTIVE_S)
+        return period
 
     def check_vms(self) -> None:
         """Read workers and instances, update the registry, then plan."""
@@ -173,12 +175,12 @@ class Daemon:
             core.guard("persist", core.persist)
 
     def settings_now(self) -> Settings:
-        """The settings with the limits of the schedules that are in force."""
-        if not self.core.settings.schedules:
+        """The settings with the limits of the schedules that are in force, and of a person."""
+        if not (self.core.settings.schedules or self.core.scaled):
             return self.core.settings
-        from elastiq.schedule import in_force
+        from elastiq.scaling import limits_now
 
-        return in_force(self.core.settings, self.core.wall())
+        return limits_now(self.core)
 
     def situation(self) -> planner.Situation:
         core, observer = self.core, self.observer

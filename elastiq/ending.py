@@ -35,7 +35,7 @@ class Ending:
     def drain(self, step: Step) -> None:
         """Begin to take an idle node out of service."""
         core, node = self.core, step.node
-        black_hole = step.for_good and not (step.taken or step.emptied)
+        black_hole = step.for_good and not (step.taken or step.emptied or node.ordered)
         if black_hole:
             core.tell(f"black hole {node.name}", f"{step.reason}: drained for good where elastiq may drain")
         if node.worker is None or (step.for_good and not core.batch.can_drain) or self.dry_run(step, "drain and end"):
@@ -91,7 +91,7 @@ class Ending:
                 self.back(node, "a job slipped in before the drain took effect")
             elif node.starts_at_drain not in (None, node.job_starts) and not (node.for_good or node.emptied):
                 self.back(node, "a job ran there before the drain took effect")
-            elif node.seen is not None and node.seen.drained_by_mark(core.owner.mark) is False:
+            elif not node.ordered and node.seen is not None and node.seen.drained_by_mark(core.owner.mark) is False:
                 self.back(node, f"drained by someone else ({node.seen.drained_by}): left alone", undo=False)
             elif self.out_of_service(node) and settled and not no_end and node.site in sites:
                 ready.append(Step(node, node.reason))
@@ -103,11 +103,13 @@ class Ending:
         self.end_for_good(ready)
         # Drains of ours without a purpose are undone: the return was lost, or a restart lay between.
         for node in core.registry:
-            if node.state in IN_SERVICE and node.seen is not None and node.seen.drained_by_mark(core.owner.mark):
+            if node.seen is None or node.state not in IN_SERVICE:
+                continue
+            if node.seen.drained_by is not None and node.seen.drained_by_mark(core.owner.mark):
                 from elastiq.failed_drains import undrain
 
                 undrain(core, node)
-            elif node.state in IN_SERVICE and node.seen is not None and node.seen.state is not WorkerState.OTHER:
+            elif node.emptied and node.seen.state is not WorkerState.OTHER:
                 node.emptied = {}
         unconfirmed = [node for node in self._unconfirmed() if node.worker is not None and node.site in sites]
         if settled and unconfirmed:
@@ -126,7 +128,8 @@ class Ending:
 
     def out_of_service(self, node: Node) -> bool:
         state = WorkerState.DRAINED if self.core.batch.can_drain else WorkerState.IDLE
-        return node.seen is not None and node.seen.state is state and not node.seen.jobs
+        forced = node.ordered.startswith("elastiqctl terminate --force")
+        return forced or (node.seen is not None and node.seen.state is state and not node.seen.jobs)
 
     def back(self, node: Node, reason: str, undo: bool = True) -> None:
         from elastiq.failed_drains import back

@@ -210,6 +210,11 @@ class BatchSystem(ABC):
     def register(self, instance: Instance) -> None:  # noqa: B027
         """When the address of a new instance is known (Grid Engine)."""
 
+    def jobs_on(self, worker: str) -> tuple[str, ...]:
+        """The names of the jobs that the queue records as running on this worker, seen alive or not. Raises
+        `SourceError`."""
+        raise UnsupportedError("this batch system does not name the jobs of a worker")
+
     def forget(self, worker: str) -> None:  # noqa: B027
         """After the end of its instance: remove what the system still holds of the worker."""
 

@@ -25,6 +25,8 @@ def reasons(s: Situation) -> dict[str, str]:
             continue
         if node.notice:
             found[node.id] = f"the cloud is about to take it away: {node.notice}"
+        elif node.ordered:
+            found[node.id] = node.ordered
         elif node.state in TO_COME and node.site not in s.sites and _is_late(s, node):
             found[node.id] = "it should have joined, and its site does not say what became of it"
         elif node.pool in s.drained:
@@ -70,6 +72,17 @@ def _replace(s: Situation, orders: Orders, node: Node, holding: Resources) -> No
 def _in_use(node: Node) -> Resources:
     """What its jobs take of it, as far as it is known."""
     return node.seen.total.less(node.seen.free) if node.seen else Resources()
+
+
+def by_hand(s: Situation) -> list[Step]:
+    """Machines that a person takes out of service: at once, whatever the minima are, and with their last jobs. Where
+    nothing can be drained, once they are idle."""
+    return [
+        Step(node, node.ordered, for_good=s.can_drain)
+        for node in s.registry
+        if node.ordered and node.state in ({State.BUSY, State.IDLE} if s.can_drain else {State.IDLE})
+        if node.worker and node.may_act(s.now) and node.site in s.sites
+    ]
 
 
 def last_jobs(s: Situation) -> list[Step]:

@@ -93,6 +93,7 @@ class Node:
     was_stopped: bool = False  # the cloud confirmed that its last stop was done
     ran_since: Optional[float] = None  # since when the worker that was stopped had run, by its ad
     condemned: str = ""  # why it is taken out of service for good, once its jobs have ended
+    ordered: str = ""  # the command by which a person takes it out of service: `elastiq.by_hand`
     # What each job takes of one that is drained with jobs on it, and returned if others wait: `elastiq.consolidation`.
     emptied: dict[str, Optional[float]] = field(default_factory=dict)
     groups: dict[str, int] = field(default_factory=dict)  # of each group: the waiting jobs it was launched for
@@ -129,14 +130,14 @@ class Node:
 
     @property
     def is_odd(self) -> bool:
-        """Whether it is being emptied, is stopped, or may be a black hole."""
-        odd = self.emptied or self.condemned or self.state is State.STOPPED
+        """Whether it is being emptied, is stopped, may be a black hole, or is drained by a person."""
+        odd = self.emptied or self.condemned or self.ordered or self.state is State.STOPPED
         return bool(odd or self.starts_per_h >= BLACK_HOLE_STARTS_PER_H)
 
     @property
     def for_good(self) -> bool:
         """Whether it is drained with its last jobs on it, and never returned."""
-        return bool(self.condemned or self.notice)
+        return bool(self.condemned or self.ordered or self.notice)
 
     @property
     def runs_something(self) -> bool:

@@ -19,7 +19,8 @@ def leaving(s: Situation, noticed: Collection[Node]) -> Mapping[str, str]:
     """The nodes that are to go for another reason than idleness, each with its reason."""
     builds = {pool.name: pool.build for pool in s.settings.pools}
     old = noticed or s.drained or any(pool.terms.max_vm_lifetime_s for pool in s.settings.pools)
-    if not (old or any(builds.get(n.pool, n.build) != n.build or n.site not in s.sites for n in s.registry)):
+    odd = (n.ordered or builds.get(n.pool, n.build) != n.build or n.site not in s.sites for n in s.registry)
+    if not (old or any(odd)):
         return {}
     from elastiq.leaving import reasons
 

@@ -11,7 +11,7 @@ from elastiq import stopped
 from elastiq.black_holes import black_holes
 from elastiq.broker import Orders
 from elastiq.consolidation import Consolidation
-from elastiq.leaving import last_jobs, replace
+from elastiq.leaving import by_hand, last_jobs, replace
 from elastiq.packing import Room
 from elastiq.situation import Launch, Situation, Step, Verdict
 
@@ -32,8 +32,8 @@ class Seldom:
         """The drains of idle machines, as far as they are allowed, and the others."""
         s = self._s
         if not s.no_end:
-            drains = [*drains, *(step for step in black_holes(s) if step.node not in [one.node for one in drains])]
-            drains += last_jobs(s)
+            for further in (black_holes(s), by_hand(s), last_jobs(s)):
+                drains = [*drains, *(step for step in further if step.node not in [one.node for one in drains])]
         if self._consolidation:
             drains = [*self._consolidation.allowed(drains), *self._consolidation.drains(launches, verdicts, drains)]
         return drains

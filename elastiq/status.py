@@ -48,6 +48,7 @@ def snapshot(daemon: Daemon) -> dict[str, Any]:
         "sources": sources,
         "last_plan": _plan(daemon),
         "last_action": {"at": daemon.last_action[0], "summary": daemon.last_action[1]},
+        **_fields(core, "paused scaled"),
         "notices": [f"{subject}: {text}" for subject, text in sorted(core.notices.items())],
         "counters": dict(sorted(core.counters.items())),
         "faults": dict(core.faults),
@@ -100,8 +101,8 @@ def _group(daemon: Daemon, v: Verdict) -> dict[str, Any]:
 
 def _node(node: Node) -> dict[str, Any]:
     return {
-        **_fields(node, "pool site flavour network since created_at joined_at worker jobs idle_s condemned reason"),
-        "market": node.market,
+        **_fields(node, "pool site flavour network market since created_at joined_at worker jobs idle_s"),
+        **_fields(node, "condemned ordered reason"),
         "id": node.name,
         "node": node.id,
         "state": node.state.value,

@@ -34,7 +34,7 @@ CREATE TABLE history (
 # What a node keeps across a restart; the rest is observed anew.
 _KEPT = (
     "id pool site state flavour network market build replaced was_stopped ran_since intent instance_id reason "
-    "since created_at joined_at addresses worker jobs job_starts idle_s boot_s lost_s condemned emptied groups "
+    "since created_at joined_at addresses worker jobs job_starts idle_s boot_s lost_s condemned ordered emptied groups "
     "was_busy number"
 ).split()
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Mapping, Sequence, TypeVar
+from typing import Any, Callable, Iterator, Mapping, Sequence, TypeVar
 
 from elastiq.interfaces import (
     BatchSystem,
+    Check,
     DrainAnswer,
     DrainMode,
     DrainOutcome,
     JobGroup,
     Jobs,
+    Looks,
     Owner,
     Worker,
     Workers,
@@ -54,10 +56,26 @@ class SimulatedBatch(BatchSystem):
     def jobs_recorded_on(self, workers: Sequence[str]) -> Mapping[str, int]:
         return self._call("jobs_recorded_on", (tuple(workers),), lambda: self._recorded(workers))
 
+    def jobs_on(self, worker: str) -> tuple[str, ...]:
+        return self._call("jobs_on", (worker,), lambda: self._jobs_on(worker))
+
     def forget(self, worker: str) -> None:
         self._call("forget", (worker,), lambda: self._forget(worker))
 
+    def checks(self) -> Looks:
+        return {"queue": self._check_queue, "workers": self._check_workers}
+
     # ------------------------------------------------------------------ the answers
+
+    def _check_queue(self) -> Iterator[Check]:
+        missing = self.jobs().missing
+        if missing:
+            yield Check("queue", "warning", f"not all of it answers: {', '.join(missing)}", "see that it runs")
+        else:
+            yield Check("queue", "ok", "answers")
+
+    def _check_workers(self) -> Iterator[Check]:
+        yield Check("workers", "ok", f"{len(self.workers().workers)} are there")
 
     def _call(self, name: str, args: tuple[Any, ...], work: Callable[[], T]) -> T:
         return self._world.faults.apply(Call("batch", name, args), work, self._world.delay_answer)
@@ -129,6 +147,10 @@ class SimulatedBatch(BatchSystem):
             if job.worker is not None and job.worker.name in counts:
                 counts[job.worker.name] += 1
         return counts
+
+    def _jobs_on(self, name: str) -> tuple[str, ...]:
+        jobs = (job for jobs in self._world.running_by_shape().values() for job in jobs.values())
+        return tuple(f"{job.number}.0" for job in jobs if job.worker is not None and job.worker.name == name)
 
     def _forget(self, name: str) -> None:
         worker = self._world.workers.get(name)

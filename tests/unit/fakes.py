@@ -146,6 +146,7 @@ class FakeBatch(BatchSystem):
                 "drain": DrainAnswer(DrainOutcome.DRAINED),
                 "undrain": None,
                 "recorded": {},
+                "jobs on": (),
                 "prepare": None,
                 "forget": None,
             }
@@ -175,6 +176,10 @@ class FakeBatch(BatchSystem):
 
     def jobs_recorded_on(self, workers: Sequence[str]) -> Mapping[str, int]:
         answer: Mapping[str, int] = self.script.ask("recorded", tuple(workers))
+        return answer
+
+    def jobs_on(self, worker: str) -> tuple[str, ...]:
+        answer: tuple[str, ...] = self.script.ask("jobs on", worker)
         return answer
 
     def prepare(self, intent: Intent) -> None:
