@@ -29,8 +29,8 @@ def start(service: Service, verb: str, args: Answer) -> Future[Answer]:
     def run() -> None:
         try:
             result = carry_out(daemon, verb, args)
-            daemon.publish()  # who asks for the status next sees it
-            future.set_result(result)
+        except Exception as error:  # noqa: BLE001 - it is raised where the client is answered
+            future.set_exception(error)
         else:
             result.add_done_callback(take) if isinstance(result, Future) else give(result)
 
@@ -41,8 +41,6 @@ def start(service: Service, verb: str, args: Answer) -> Future[Answer]:
     def take(done: Future[Answer]) -> None:
         error = done.exception()
         give(done.result()) if error is None else future.set_exception(error)
-        except Exception as error:  # noqa: BLE001 - it is raised where the client is answered
-            future.set_exception(error)
 
     service.events.post(run)
     return future
