@@ -23,7 +23,7 @@ def start(service: Service, verb: str, args: Answer) -> Future[Answer]:
     if verb == "metrics":
         from elastiq.metrics import answer
 
-        future.set_result(answer(daemon))  # in this thread: it does not wait for a loop that hangs
+        future.set_result(answer(daemon, args))  # in this thread: it does not wait for a loop that hangs
         return future
 
     def run() -> None:

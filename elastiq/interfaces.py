@@ -11,7 +11,7 @@ from __future__ import annotations
 import enum
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, ClassVar, Mapping, Optional, Sequence
+from typing import Any, Callable, ClassVar, Iterable, Mapping, Optional, Sequence
 
 from elastiq.errors import *  # noqa: F403 - how each may fail is part of the contracts
 from elastiq.errors import UnsupportedError
@@ -320,6 +320,9 @@ class Cloud(ABC):
 
     kind: ClassVar[str]  # the configuration's section prefix: [kind] and [kind:NAME]
     OPTIONS: ClassVar[tuple[Option, ...]] = ()
+Told = Callable[[str, str, int], None]
+
+
 
     capabilities: CloudCapabilities = CloudCapabilities()
     call_deadline_s: float = 120.0
@@ -390,3 +393,7 @@ class Cloud(ABC):
     def checks(self) -> tuple[Check, ...]:
         """Look for what would go wrong later; only reads."""
         return ()
+    def watch(self, told: Told) -> None:
+        """Tell from now on, in any thread, of every request to the cloud's API, where that can be known: its name there,
+        the cloud's code if the answer was an error (else empty), and how often it was sent. Called once at most."""
+

@@ -23,6 +23,16 @@ LOOKING: Verbs = {
         exits="0 it runs   3 it does not   4 no permission, or no answer",
         json=STATUS_KEYS,
     ),
+    "metrics": Verb(
+        "the figures that Prometheus collects, in its text format (docs/metrics.md)",
+        "metrics:metrics",
+        "It needs no [metrics] section. What is counted call by call begins when they are asked for the first time.",
+        """\
+  elastiqctl metrics | grep elastiq_nodes
+  elastiqctl metrics > /var/lib/prometheus/node-exporter/elastiq.prom    for node_exporter's textfile collector""",
+        "0 printed   3 elastiq does not run   4 no permission, or no answer",
+        json="for programs: a list of families with their samples",
+    ),
     "explain": Verb(
         "why a job has no machine, why a node is kept or goes, what a pool can do",
         "commands:explain",

@@ -80,6 +80,11 @@ class EC2Cloud(interfaces.Cloud):
     def _call(self, operation: str, **parameters: Any) -> dict[str, Any]:
         return self._client.call(operation, **parameters)
 
+    def watch(self, told: interfaces.Told) -> None:
+        from elastiq.plugins.cloud.ec2_watch import WatchedClient
+
+        self._client = WatchedClient(self._client, told)
+
     # ---- reads
 
     def instances(self, known: frozenset[str]) -> Instances:
