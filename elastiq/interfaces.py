@@ -29,11 +29,17 @@ from elastiq.resources import request_fits as request_fits
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that was verified before the first launch."""
+    """What was found of one thing that has to be in order before the first launch."""
 
-    name: str
-    level: str  # "ok", "warning" or "error"
-    message: str
+    subject: str
+    level: str  # "ok", "warning", "error", or "unknown": it could not be found out, and is not ok
+    text: str
+    remedy: str = ""  # what to do
+
+
+# Checks by their subjects. Each is made by itself, in any thread, and only reads; one that finds nothing out raises
+# `SourceError`, which is unknown.
+Looks = Mapping[str, Callable[[], Iterable[Check]]]
 
 
 # --------------------------------------------------------------------------- batch system
@@ -204,16 +210,16 @@ class BatchSystem(ABC):
     def jobs_recorded_on(self, workers: Sequence[str]) -> Mapping[str, int]:
         """How many jobs the queue records as running on each of these workers, seen alive or not."""
 
+    def jobs_on(self, worker: str) -> tuple[str, ...]:
+        """The names of the jobs that the queue records as running on this worker, seen alive or not. Raises
+        `SourceError`."""
+        raise UnsupportedError("this batch system does not name the jobs of a worker")
+
     def prepare(self, intent: Intent) -> None:  # noqa: B027
         """Before a launch (Slurm, Grid Engine)."""
 
     def register(self, instance: Instance) -> None:  # noqa: B027
         """When the address of a new instance is known (Grid Engine)."""
-
-    def jobs_on(self, worker: str) -> tuple[str, ...]:
-        """The names of the jobs that the queue records as running on this worker, seen alive or not. Raises
-        `SourceError`."""
-        raise UnsupportedError("this batch system does not name the jobs of a worker")
 
     def forget(self, worker: str) -> None:  # noqa: B027
         """After the end of its instance: remove what the system still holds of the worker."""
@@ -238,9 +244,9 @@ class BatchSystem(ABC):
         for no machine. Raises `SourceError`, also for a job that is not there."""
         raise UnsupportedError("this batch system cannot look up a single job")
 
-    def checks(self) -> tuple[Check, ...]:
-        """Look for what would go wrong later; only reads."""
-        return ()
+    def checks(self) -> Looks:
+        """What can be looked at before the first launch: nothing is launched, changed, drained or ended."""
+        return {}
 
 
 # --------------------------------------------------------------------------- cloud
@@ -314,18 +320,19 @@ class CloudCapabilities:
     stop: bool = False  # `stop` and `start` are there
 
 
+Told = Callable[[str, str, int], None]
+
+
 class Cloud(ABC):
     """One site: an endpoint with credentials. Methods may block up to ``call_deadline_s`` and raise
     `SourceError` (reads, terminate) or `LaunchError` (launch)."""
 
     kind: ClassVar[str]  # the configuration's section prefix: [kind] and [kind:NAME]
     OPTIONS: ClassVar[tuple[Option, ...]] = ()
-Told = Callable[[str, str, int], None]
-
-
 
     capabilities: CloudCapabilities = CloudCapabilities()
     call_deadline_s: float = 120.0
+    read_only: bool = False  # set by who only looks: `instances` then changes nothing (tags, queues) on its way
 
     @classmethod
     def site_of(cls, values: Mapping[str, Any]) -> str:
@@ -386,14 +393,14 @@ Told = Callable[[str, str, int], None]
         """Which of these instances the cloud calls impaired, with its reason."""
         return {}
 
-    def adopt(self, ids: Sequence[str]) -> None:
-        """Make another head's instances ours (tags)."""
-        raise UnsupportedError("this cloud has no tags: instances cannot be adopted")
-
-    def checks(self) -> tuple[Check, ...]:
-        """Look for what would go wrong later; only reads."""
-        return ()
     def watch(self, told: Told) -> None:
         """Tell from now on, in any thread, of every request to the cloud's API, where that can be known: its name there,
         the cloud's code if the answer was an error (else empty), and how often it was sent. Called once at most."""
 
+    def adopt(self, ids: Sequence[str]) -> None:
+        """Make another head's instances ours (tags)."""
+        raise UnsupportedError("this cloud has no tags: instances cannot be adopted")
+
+    def checks(self) -> Looks:
+        """What can be looked at before the first launch: nothing is launched, changed, drained or ended."""
+        return {}
