@@ -19,17 +19,17 @@ OUR_FILES = sorted(
     for top in (
         "*.md",
         "*.toml",
+        "*.yml",
         "setup.py",
         "run-tests",
         "elastiq.conf.example",
         ".ci/*",
         "systemd/*",
-        "docs/*",
     )
     for path in ROOT.glob(top)
 ) + sorted(
     path
-    for top in ("elastiq", "plugins", "tests", "benchmarks", "packaging")
+    for top in ("elastiq", "plugins", "tests", "benchmarks", "packaging", "docs")
     for path in (ROOT / top).rglob("*")
     if path.is_file() and "__pycache__" not in path.parts
 )
