@@ -211,8 +211,7 @@ class BatchSystem(ABC):
         """How many jobs the queue records as running on each of these workers, seen alive or not."""
 
     def jobs_on(self, worker: str) -> tuple[str, ...]:
-        """The names of the jobs that the queue records as running on this worker, seen alive or not. Raises
-        `SourceError`."""
+        """The names of the jobs that the queue records as running there, seen alive or not. Raises `SourceError`."""
         raise UnsupportedError("this batch system does not name the jobs of a worker")
 
     def prepare(self, intent: Intent) -> None:  # noqa: B027
@@ -320,9 +319,6 @@ class CloudCapabilities:
     stop: bool = False  # `stop` and `start` are there
 
 
-Told = Callable[[str, str, int], None]
-
-
 class Cloud(ABC):
     """One site: an endpoint with credentials. Methods may block up to ``call_deadline_s`` and raise
     `SourceError` (reads, terminate) or `LaunchError` (launch)."""
@@ -385,17 +381,15 @@ class Cloud(ABC):
         raise UnsupportedError("this cloud cannot start instances")
 
     def flavours(self, names: Sequence[str]) -> Mapping[str, Resources]:
-        """What machines of these flavours have by the cloud's own catalogue; those that it does not tell of are left
-        out."""
+        """What machines of these flavours have by the cloud's own catalogue, as far as it tells."""
         return {}
 
     def problems(self, ids: Sequence[str]) -> Mapping[str, str]:
         """Which of these instances the cloud calls impaired, with its reason."""
         return {}
 
-    def watch(self, told: Told) -> None:
-        """Tell from now on, in any thread, of every request to the cloud's API, where that can be known: its name there,
-        the cloud's code if the answer was an error (else empty), and how often it was sent. Called once at most."""
+    def watch(self, told: Callable[[str, str, int], None]) -> None:  # noqa: B027
+        """Tell, in any thread, of each request to the API: its name, an error's code or "", how often it was sent."""
 
     def adopt(self, ids: Sequence[str]) -> None:
         """Make another head's instances ours (tags)."""

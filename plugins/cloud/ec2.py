@@ -80,7 +80,7 @@ class EC2Cloud(interfaces.Cloud):
     def _call(self, operation: str, **parameters: Any) -> dict[str, Any]:
         return self._client.call(operation, **parameters)
 
-    def watch(self, told: interfaces.Told) -> None:
+    def watch(self, told: Any) -> None:
         from elastiq.plugins.cloud.ec2_watch import WatchedClient
 
         self._client = WatchedClient(self._client, told)

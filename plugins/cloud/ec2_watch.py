@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import Any, Callable
 
-from elastiq.interfaces import Told
 from elastiq.plugins.cloud.ec2_client import EC2Client
 from elastiq.plugins.cloud.ec2_fault import Fault
 
@@ -16,7 +15,7 @@ ODD = "other"  # a code that is none: it may be anything that a cloud or a proxy
 class WatchedClient(EC2Client):
     """Calls through another client."""
 
-    def __init__(self, client: EC2Client, told: Told) -> None:
+    def __init__(self, client: EC2Client, told: Callable[[str, str, int], None]) -> None:
         super().__init__(client.options)
         self._inner, self._told = client, told
 
