@@ -47,11 +47,12 @@ class Key:
 
 @dataclass(frozen=True)
 class Section:
-    """One section; ``about`` is the example's comment on it, in paragraphs."""
+    """One section; ``about`` is the example's comment on it, in paragraphs, ``example`` what its end shows of one."""
 
     name: str
     about: tuple[str, ...]
     keys: tuple[Key, ...]
+    example: str = ""
 
 
 def declared() -> dict[str, dict[str, Option]]:
@@ -77,7 +78,7 @@ def sections() -> list[Section]:
         meanings = told.get(name, {})
         names = sorted(options[name], key=lambda key: list(meanings).index(key) if key in meanings else len(meanings))
         keys = tuple(_key(options[name][key], meanings.get(key, ""), name) for key in names)
-        found.append(Section(name, tuple(about.get(name, ())), keys))
+        found.append(Section(name, tuple(about.get(name, ())), keys, _described(_anchor(name))[1]))
     return found
 
 
@@ -146,12 +147,13 @@ def _meanings() -> dict[str, dict[str, str]]:
             comment.append(line[2:])
         elif not line:
             comment, before = [], ""
-    found[SCHEDULE] = _defined(_tail("Limits by time"))
+    for name in (SCHEDULE, *EXTRAS):
+        found[name] = _defined(_described(_anchor(name))[0])
     return found
 
 
 def _abouts() -> dict[str, list[str]]:
-    """Of each section, in the order of the example, the paragraphs right above its header."""
+    """Of each section, in the order of the example, the paragraph right above its header."""
     found: dict[str, list[str]] = {}
     paragraph: list[str] = []
     for line in EXAMPLE.read_text("utf-8").splitlines():
@@ -159,16 +161,22 @@ def _abouts() -> dict[str, list[str]]:
         if header:
             found[header.group(1)] = [_joined(paragraph)] if found and paragraph else []  # above the first: the file's
         paragraph = [*paragraph, line[2:]] if line.startswith("# ") else []
-    kept = [line for line in _tail("Limits by time") if not line.startswith("  ")]
-    found[SCHEDULE] = [_joined(kept)]
+    for name in (SCHEDULE, *EXTRAS):
+        lines, _ = _described(_anchor(name))
+        found[name] = list(filter(None, [_joined([line for line in lines if not line.startswith("  ")])]))
     return found
 
 
-def _tail(begin: str) -> list[str]:
-    """The paragraph of the example's end that begins so, without its examples of sections."""
-    text = EXAMPLE.read_text("utf-8")
-    paragraph = text[text.index(f"# {begin}") :].partition("\n#\n")[0]
-    return [line[2:] for line in paragraph.splitlines()]
+def _described(section: str) -> tuple[list[str], str]:
+    """What the example's end says of such a section, in a comment as a whole: the lines above its example, and that."""
+    comments = re.split(r"\n(?!#)", EXAMPLE.read_text("utf-8"))
+    header = re.compile(rf"(?m)^#\n(?=#   \[{section}(:[^\]]+)?\]$)")
+    for text in () if section in BUILT_IN[CLOUD_GROUP] else comments:
+        found = header.search(text)
+        if found:
+            lines = [line[2:] for line in text[: found.start()].strip().splitlines()]
+            return lines, re.sub(r"(?m)^#   ", "", text[found.end() :].strip())
+    return [], ""
 
 
 def _defined(lines: list[str]) -> dict[str, str]:
@@ -207,6 +215,7 @@ def markdown() -> str:
         parts.append(f"## [{section.name}] {{#{_anchor(section.name)}}}")
         parts += [_prose(paragraph) for paragraph in section.about]
         parts.append("\n".join(_table(section)))
+        parts += ["As an example:\n\n" + re.sub(r"(?m)^", "    ", section.example)] if section.example else []
     return "\n\n".join(parts) + "\n"
 
 
