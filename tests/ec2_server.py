@@ -83,6 +83,10 @@ def instances(*items: str, token: str = "") -> Rule:
 
 
 class _Quiet(WSGIRequestHandler):
+    def date_time_string(self, timestamp: Optional[float] = None) -> str:
+        """What goes into the head of an answer."""
+        return super().date_time_string(time.time() + getattr(self.server, "ahead_s", 0.0))
+
     def log_request(self, *args: Any) -> None:
         pass
 
@@ -116,8 +120,13 @@ class EC2Server:
         """What happens to the next requests of this action, one rule each."""
         self._rules.setdefault(action, deque()).extend(rules)
 
+    def set_clock(self, ahead_s: float) -> None:
+        """The time that the answers' heads tell, until `forget`."""
+        self._server.ahead_s = ahead_s  # type: ignore[attr-defined]
+
     def forget(self) -> None:
         """The rules that are left, and what was asked."""
+        self.set_clock(0.0)
         with self._lock:
             self._rules.clear()
             self.requests.clear()

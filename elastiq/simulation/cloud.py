@@ -7,6 +7,7 @@ from typing import Any, Callable, Iterator, Mapping, Sequence, TypeVar
 
 from elastiq.interfaces import (
     CapacityError,
+    Check,
     Cloud,
     CloudCapabilities,
     ConfigurationError,
@@ -16,6 +17,7 @@ from elastiq.interfaces import (
     Instances,
     InstanceState,
     Intent,
+    Looks,
     Owner,
     Pool,
     QuotaError,
@@ -72,7 +74,21 @@ class SimulatedCloud(Cloud):
     def adopt(self, ids: Sequence[str]) -> None:
         self._call("adopt", (tuple(ids),), lambda: self._adopt(ids))
 
+    def checks(self) -> Looks:
+        return {"instances": self._check_instances, "room in the account": self._check_room}
+
     # ------------------------------------------------------------------ the answers
+
+    def _check_instances(self) -> Iterator[Check]:
+        found = self.instances(frozenset())
+        yield Check("instances", "ok", f"{len(found.owned)} of ours, {found.foreign} of others")
+
+    def _check_room(self) -> Iterator[Check]:
+        present, most = len(self.instances(frozenset()).owned), self._world.account_limit
+        if most is not None and present >= most:
+            yield Check("room in the account", "error", f"{present} of at most {most} machines", "ask for more")
+        else:
+            yield Check("room in the account", "ok", f"{present} machines, at most {most or 'as many as there are'}")
 
     def _call(self, name: str, args: tuple[Any, ...], work: Callable[[], T]) -> T:
         return self._world.faults.apply(Call(self._site, name, args), work, self._world.delay_answer)

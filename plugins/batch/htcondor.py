@@ -16,10 +16,9 @@ import re
 import uuid
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from functools import cached_property
 from glob import glob
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, Mapping, Sequence
+from typing import Any, Mapping, Sequence
 
 from elastiq import interfaces
 from elastiq.command import CommandError, CommandNotFound, CommandResult, run
@@ -29,9 +28,6 @@ from elastiq.plugins.batch import htcondor_ads as ads
 from elastiq.plugins.batch import htcondor_jobs as queue
 from elastiq.plugins.batch import htcondor_slots as pool
 from elastiq.plugins.batch.htcondor_options import OPTIONS
-
-if TYPE_CHECKING:
-    from elastiq.plugins.batch.htcondor_bindings import Bindings
 
 SCHEDDS_AT_ONCE = 16
 UNLISTED_READS = 20
@@ -51,6 +47,7 @@ class HTCondor(BatchSystem):
 
     section = "htcondor"
     OPTIONS = OPTIONS
+    asks_by_bindings = False
 
     def __init__(self, values: Mapping[str, Any], owner: Owner) -> None:
         self._pool = ("-pool", values["pool"]) if values.get("pool") else ()
@@ -63,14 +60,16 @@ class HTCondor(BatchSystem):
         self._gives_reason = True
         self._drains: dict[str, str] = {}  # the last drain of each worker, as its reason shows it
         self._undone: dict[str, set[str]] = {}  # the last ones that were cancelled
-        self._by_bindings = self._bindings if values.get("query_method") == "bindings" else None
-        self.can_match = has_bindings()
         self.can_drain = bool(values.get("drain", True))
         self.call_deadline_s = 4 * self._timeout_s  # a drain is up to three commands, and one more to undo it
 
     @classmethod
     def from_config(cls, values: Mapping[str, Any], owner: Owner) -> HTCondor:
-        return cls(values, owner)
+        if not has_bindings() and values.get("query_method") != "bindings":
+            return cls(values, owner)
+        from elastiq.plugins.batch.htcondor_bound import BoundHTCondor
+
+        return BoundHTCondor(values, owner)
 
     # ------------------------------------------------------------------ the queue
 
@@ -94,7 +93,7 @@ class HTCondor(BatchSystem):
             return {}
         from elastiq.plugins.batch.htcondor_lookups import jobs_recorded_on
 
-        return jobs_recorded_on([_host(name) for name in workers], self._each_schedd)
+        return jobs_recorded_on([checked_host(name) for name in workers], self._each_schedd)
 
     def find_job(self, job: str) -> tuple[str, str]:
         """Of "12.3", "12" (its first job) or "12.3@SCHEDD"; only what the queue holds."""
@@ -142,7 +141,7 @@ class HTCondor(BatchSystem):
         return replace(worker, state=WorkerState.OTHER, drained_by=None, detail=detail)
 
     def _slots_of(self, worker: str) -> list[ads.Row]:
-        return self._ads(f'{pool.SLOTS} && Machine == "{_host(worker)}"')
+        return self._ads(f'{pool.SLOTS} && Machine == "{checked_host(worker)}"')
 
     def _ads(self, constraint: str) -> list[ads.Row]:
         attributes = ",".join(pool.SLOT_ATTRIBUTES)
@@ -202,38 +201,18 @@ class HTCondor(BatchSystem):
 
     def forget(self, worker: str) -> None:
         """Take a dead machine's ads out of the collector, which would keep them for CLASSAD_LIFETIME."""
-        ad = f'MyType = "Query"\nTargetType = "Machine"\nRequirements = Machine == "{_host(worker)}"\n'
+        ad = f'MyType = "Query"\nTargetType = "Machine"\nRequirements = Machine == "{checked_host(worker)}"\n'
         result = self._run("condor_advertise", "INVALIDATE_STARTD_ADS", "-", stdin=ad.encode())
         if result.returncode != 0:
             hint = "ADVERTISE_STARTD would allow it, see docs/htcondor.md"
             raise _failed(result, f"the ads of {worker} stay in the collector until they expire ({hint})")
 
-    def checks(self) -> tuple[interfaces.Check, ...]:
-        """Commands, collector, schedds, other users' jobs, the right to drain, the bindings."""
-        from elastiq.plugins.batch.htcondor_bindings import check_bindings
-        from elastiq.plugins.batch.htcondor_checks import check_pool
-
-        found = check_pool(self, self._run, self._ask, bool(self._constraint))
-        return (*found, *check_bindings(self._bindings, self._by_bindings is not None))
-
-    # ------------------------------------------------------------------ matching
-
-    def match(
-        self, groups: Sequence[interfaces.JobGroup], machines: Sequence[interfaces.Machine]
-    ) -> Mapping[tuple[str, interfaces.Machine], str]:
-        """By HTCondor's own library: Requirements and START, in both directions. See `htcondor_server`."""
-        return self._bindings.match(groups, machines)
-
-    def portrait(self, worker: str) -> str:
-        """See `htcondor_portraits`."""
-        args = ("-json", "-constraint", f'{pool.SLOTS} && Machine == "{_host(worker)}"')
-        return self._bindings.portrait(self._ask("condor_status", *args)) if self.can_match else ""
-
-    @cached_property
-    def _bindings(self) -> Bindings:
+    def checks(self) -> interfaces.Looks:
         from elastiq.plugins.batch.htcondor_bindings import Bindings
+        from elastiq.plugins.batch.htcondor_checks import looks
 
-        return Bindings(self, "".join(self._pool[1:]), self._timeout_s)
+        bindings = Bindings(self, "", self._timeout_s)
+        return looks(self, self._run, self._ask, bool(self._constraint), bindings, self.asks_by_bindings)
 
     # ------------------------------------------------------------------ commands
 
@@ -246,8 +225,6 @@ class HTCondor(BatchSystem):
             raise SourceError(f"{error}{hint}") from None
 
     def _ask(self, tool: str, *args: str) -> list[ads.Row]:
-        if self._by_bindings and (found := self._bindings.rows(tool, args)) is not None:
-            return found
         result = self._run(tool, *args)
         if result.returncode != 0:  # first: what it printed is then no answer, however well-formed
             said = "" if result.complaint == result.ending else f": {result.complaint}"
@@ -272,7 +249,7 @@ def _attributes(constraint: str) -> list[str]:
     return [word for word in words if word.lower() not in ("true", "false", "undefined", "error", "is", "isnt")]
 
 
-def _host(worker: str) -> str:
+def checked_host(worker: str) -> str:
     if not HOST.fullmatch(worker):  # it goes into ClassAd expressions
         raise SourceError(f"{worker!r} is no name of a machine")
     return worker

@@ -8,11 +8,11 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Any, Iterable, Iterator, Mapping, Optional, Sequence
+from typing import Any, Iterable, Mapping, Optional, Sequence
 
 from elastiq.command import CommandError, CommandNotFound
 from elastiq.coprocess import Coprocess
-from elastiq.interfaces import BatchSystem, Check, JobGroup, Machine, SourceError, UnsupportedError, request_fits
+from elastiq.interfaces import BatchSystem, JobGroup, Machine, SourceError, UnsupportedError, request_fits
 from elastiq.plugins.batch import htcondor_ads as ads
 from elastiq.plugins.batch import htcondor_portraits as portraits
 from elastiq.plugins.batch.htcondor_own_ads import VARYING
@@ -84,11 +84,15 @@ class Bindings:
             absent.append(problem["absent"])
             helper.close()
         self._batch.can_match = False
-        raise NoBindings(f"no Python here has HTCondor's bindings ({'; '.join(absent)}): {GET_THEM}")
+        raise NoBindings(f"no Python here has HTCondor's bindings ({'; '.join(absent)})")
 
 
 class NoBindings(UnsupportedError):
-    """There are none on this machine."""
+    """There are none on this machine; ``why`` does not say what to do."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(f"{why}: {GET_THEM}")
+        self.why = why
 
 
 def _query(tool: str, args: Sequence[str]) -> Optional[dict[str, Any]]:
@@ -114,16 +118,3 @@ def _numbered(ads: Iterable[Mapping[str, Any]]) -> tuple[list[Any], list[int]]:
     numbers: dict[str, int] = {}
     places = [numbers.setdefault(json.dumps(ad, sort_keys=True), len(numbers)) for ad in ads]
     return list(map(json.loads, numbers)), places
-
-
-def check_bindings(bindings: Bindings, asked_by: bool) -> Iterator[Check]:
-    """Whether the bindings are there, and work; ``asked_by`` if the queries go by them."""
-    name = "htcondor bindings"
-    try:
-        yield Check(name, "ok", f"{bindings.version()}: jobs are matched with machines by HTCondor's own rules")
-    except NoBindings as error:
-        without = "jobs are matched with machines by their sizes alone, not by their Requirements"
-        level, what = ("error", "query_method = bindings cannot work") if asked_by else ("warning", without)
-        yield Check(name, level, f"{what}: {error}")
-    except SourceError as error:
-        yield Check(name, "error", str(error))

@@ -1,83 +1,127 @@
-"""What can be found wrong with a pool before the first drain. Only reads."""
+"""What can be found wrong with a pool before the first drain: `elastiqctl check`. Only reads.
+
+docs/check.md says what each means.
+"""
 
 from __future__ import annotations
 
 import re
 import shutil
-from typing import Any, Callable, Iterator
+from functools import partial
+from typing import Any, Callable, Iterable, Iterator
 
 from elastiq.command import CommandResult
-from elastiq.interfaces import BatchSystem, Check, Jobs, SourceError
+from elastiq.interfaces import BatchSystem, Check, Jobs, Looks, SourceError
 from elastiq.plugins.batch.htcondor_ads import Row, number, word
+from elastiq.plugins.batch.htcondor_bindings import GET_THEM, Bindings, NoBindings
 
 Run = Callable[..., CommandResult]
 Ask = Callable[..., list[Row]]
 DOCS = "docs/htcondor.md"
+RUNS = "see that it runs, and that this machine and user may ask it"
 
 
-def check_pool(batch: BatchSystem, run: Run, ask: Ask, constrained: bool) -> Iterator[Check]:
-    """Commands, collector, schedds, other users' jobs, the right to drain. ``run`` executes a command of
-    HTCondor, ``ask`` reads its ads; ``constrained`` if not all jobs are asked for."""
-    wanted = ("condor_status", "condor_q", *(("condor_drain",) if batch.can_drain else ()))
-    absent = [tool for tool in wanted if shutil.which(tool) is None]
-    if absent:
-        text = f"{', '.join(absent)} not found: install HTCondor's commands, or put them on the PATH"
-        yield Check("htcondor commands", "error", text)
-        return
-    yield Check("htcondor commands", "ok", "found")
-    looks: dict[str, Callable[[], tuple[str, str]]] = {
-        "htcondor collector": lambda: _collector(batch),
-        "htcondor queue": lambda: _queue(batch, ask, constrained),
-        "htcondor drain": lambda: _drain(run, ask) if batch.can_drain else NO_DRAIN,
-        "htcondor packing": lambda: _packing(run),
-        "htcondor workers' policy": lambda: _policy(batch.jobs, ask),
+def looks(batch: BatchSystem, run: Run, ask: Ask, constrained: bool, bindings: Bindings, by_bindings: bool) -> Looks:
+    """The checks of a pool, each by its subject. ``run`` executes a command of HTCondor, ``ask`` reads its ads;
+    ``constrained`` if not all jobs are asked for, ``by_bindings`` if queries go by the bindings."""
+    found: dict[str, Callable[[str], Iterable[Check]]] = {
+        "collector": partial(_collector, batch),
+        "queue": partial(_queue, batch, ask, constrained),
+        "drain": partial(_drain, batch, run, ask),
+        "packing": partial(_packing, run),
+        "workers' policy": partial(_policy, batch.jobs, ask),
     }
-    for name, look in looks.items():
-        try:
-            yield Check(name, *look())
-        except SourceError as error:
-            yield Check(name, "error", str(error))
+    return {
+        "commands": partial(_commands, batch, "commands"),
+        **{subject: partial(_with_commands, batch, look, subject) for subject, look in found.items()},
+        "bindings": partial(_bindings, bindings, by_bindings, "bindings"),
+    }
 
 
-NO_DRAIN = ("warning", "drain = no: a job that starts right before a machine's end is lost with it")
+def _absent(batch: BatchSystem) -> str:
+    wanted = ("condor_status", "condor_q", *(("condor_drain",) if batch.can_drain else ()))
+    return ", ".join(tool for tool in wanted if shutil.which(tool) is None)
+
+
+def _commands(batch: BatchSystem, subject: str) -> Iterator[Check]:
+    absent = _absent(batch)
+    if absent:
+        yield Check(subject, "error", f"{absent} not found", "install HTCondor's commands, or put them on the PATH")
+    else:
+        yield Check(subject, "ok", f"found: {shutil.which('condor_q')}")
+
+
+def _with_commands(batch: BatchSystem, look: Callable[[str], Iterable[Check]], subject: str) -> Iterator[Check]:
+    if absent := _absent(batch):
+        raise SourceError(f"not looked at: there is no {absent}")
+    yield from look(subject)
 
 
 def _count(number: int, what: str) -> str:
     return f"{number} {what}{'' if number == 1 else 's'}"
 
 
-def _collector(batch: BatchSystem) -> tuple[str, str]:
-    found = batch.workers()
+def _collector(batch: BatchSystem, subject: str) -> Iterator[Check]:
+    try:
+        found = batch.workers()
+    except SourceError as error:
+        yield Check(subject, "error", str(error), RUNS)
+        return
     if found.missing:
-        return "warning", f"its answer is incomplete: {', '.join(found.missing)}"
-    return "ok", f"answers, knows {_count(len(found.workers), 'worker')}"
+        text = f"its answer is incomplete: {', '.join(found.missing)}"
+        yield Check(subject, "warning", text, f"wait if it has just started; else see {DOCS}")
+    else:
+        yield Check(subject, "ok", f"answers, knows {_count(len(found.workers), 'worker')}")
 
 
-def _queue(batch: BatchSystem, ask: Ask, constrained: bool) -> tuple[str, str]:
-    jobs = batch.jobs()
+def _queue(batch: BatchSystem, ask: Ask, constrained: bool, subject: str) -> Iterator[Check]:
+    try:
+        jobs = batch.jobs()
+    except SourceError as error:
+        yield Check(subject, "error", str(error), RUNS)
+        return
     if jobs.missing:
-        return "warning", f"not all schedds answer: {'; '.join(jobs.missing)}"
-    seen = sum(group.waiting + (group.running or 0) for group in jobs.groups)
+        yield Check(subject, "warning", f"not all schedds answer: {'; '.join(jobs.missing)}", RUNS)
+    else:
+        yield Check(subject, "ok", "every schedd answers")
+    yield from _of_all_users(jobs, ask, constrained)
+
+
+def _of_all_users(jobs: Jobs, ask: Ask, constrained: bool) -> Iterator[Check]:
+    """By the schedds' own ads, which count the jobs of everybody."""
+    subject, seen = "jobs of all users", sum(group.waiting + (group.running or 0) for group in jobs.groups)
     totals, later = ("TotalIdleJobs", "TotalRunningJobs"), "JobsUnmaterialized"
     listed = ask("condor_status", "-schedd", "-json", "-attributes", ",".join(("MyType", "Name", *totals, later)))
     told = sum(number(row.get(name.lower())) or 0 for row in listed for name in totals)
     if not seen and told and not constrained:
-        text = f"shows no job, while the schedds' ads, up to 5 minutes old, speak of {told:g}:"
-        return "warning", f"{text} if that stays so, other users' jobs are hidden from us"
+        text = f"the queue shows none, while the schedds' ads, up to 5 minutes old, speak of {told:g}"
+        remedy = "check again in 5 minutes; if it stays so, they are hidden from this user: give it READ at the schedd"
+        yield Check(subject, "warning", text, f"{remedy} ({DOCS})")
+        return
     to_come = sum(int(number(row.get(later.lower())) or 0) for row in listed)
     unseen = f"; {to_come} more are to be made by late materialisation, and are not counted before" if to_come else ""
-    return "ok", f"shows {_count(seen, 'job')} of all users, waiting or running{unseen}"
+    which = "that `constraint` lets through" if constrained else "of all users"
+    yield Check(subject, "ok", f"{_count(seen, 'job')} {which}, waiting or running{unseen}")
 
 
-def _drain(run: Run, ask: Ask) -> tuple[str, str]:
+def _drain(batch: BatchSystem, run: Run, ask: Ask, subject: str) -> Iterator[Check]:
+    """By a security negotiation alone (condor_ping): nothing is drained."""
+    if not batch.can_drain:
+        text = "drain = no: a job that starts right before a machine's end is lost with it"
+        yield Check(subject, "warning", text, f"let elastiq drain, if you can ({DOCS})")
+        return
     slots = ask("condor_status", "-json", "-attributes", "MyType,MyAddress")
     targets: list[tuple[str, ...]] = [("-type", "COLLECTOR")]
     targets += [("-type", "STARTD", "-address", str(row.get("myaddress"))) for row in slots[:1]]
+    said = ""
     for target in targets:
-        if run("condor_ping", *target, "-quiet", "ADMINISTRATOR").returncode == 0:
-            return "ok", f"allowed by the {target[1].lower()}"
-    hint = f"allow it, or set drain = no in [htcondor] (see {DOCS})"
-    return "error", f"elastiq may not drain workers: {hint}"
+        result = run("condor_ping", *target, "-quiet", "ADMINISTRATOR")
+        if result.returncode == 0:
+            yield Check(subject, "ok", f"allowed by the {target[1].lower()}")
+            return
+        said = said or ("" if result.complaint == result.ending else f": {result.complaint}")
+    remedy = f"give its token ADMINISTRATOR, or set drain = no in [htcondor] ({DOCS})"
+    yield Check(subject, "error", f"elastiq may not drain workers{said}", remedy)
 
 
 # Oldest machine of the smallest size that takes the job: the younger ones become idle, and can end.
@@ -85,7 +129,11 @@ RANK = "NEGOTIATOR_PRE_JOB_RANK"
 OLDEST_FIRST = f"{RANK} = 1.0e13 * MY.Rank + 1.0e12 * (RemoteOwner =?= undefined) - 1.0e8 * TotalCpus - DaemonStartTime"
 
 
-def _packing(run: Run) -> tuple[str, str]:
+def _packing(run: Run, subject: str) -> Iterator[Check]:
+    yield Check(subject, *_order(run))
+
+
+def _order(run: Run) -> tuple[str, ...]:
     """What the negotiator says of the order in which it fills machines; that it does not say is no fault."""
     try:
         result = run("condor_config_val", "-negotiator", RANK)
@@ -99,10 +147,14 @@ def _packing(run: Run) -> tuple[str, str]:
     if rank != "Not defined" and not re.search(r"-\s*\(?\s*\d+\s*\*\s*Cpus", rank, re.IGNORECASE):
         return "ok", f"the negotiator has a {RANK} of its own: {rank[:100]}"
     cost = "the negotiator fills the machine with the fewest free cpus first, which in simulations cost 1 to 14 % more"
-    return "warning", f"{cost} machine-hours than the oldest first; on the central manager: {OLDEST_FIRST} (see {DOCS})"
+    return "warning", f"{cost} machine-hours than the oldest first", f"on the central manager: {OLDEST_FIRST} ({DOCS})"
 
 
-def _policy(jobs: Callable[[], Jobs], ask: Ask) -> tuple[str, str]:
+def _policy(jobs: Callable[[], Jobs], ask: Ask, subject: str) -> Iterator[Check]:
+    yield Check(subject, *_start_and_rank(jobs, ask))
+
+
+def _start_and_rank(jobs: Callable[[], Jobs], ask: Ask) -> tuple[str, ...]:
     """START and RANK of the workers that are there, out of their ads."""
     attributes = "MyType,Machine,Name,SlotType,Start,Rank,DedicatedScheduler"
     slots = [row for row in ask("condor_status", "-json", "-attributes", attributes) if word(row, "machine")]
@@ -111,16 +163,16 @@ def _policy(jobs: Callable[[], Jobs], ask: Ask) -> tuple[str, str]:
         return "ok", "no worker is there to look at"
     closed = sorted({word(row, "machine") for row in slots if row.get("start") is False})
     if closed:
-        return "warning", f"START is false on {_some(closed)}: no job ever starts there; START = True"
+        return "warning", f"START is false on {_some(closed)}: no job ever starts there", "START = True"
     evicting = sorted({word(row, "machine") for row in slots if _evicts(row.get("rank"))})
     if evicting:
-        why = "a job that it ranks higher evicts one that runs; RANK = 0, and order by NEGOTIATOR_PRE_JOB_RANK"
-        return "warning", f"RANK on {_some(evicting)} is an expression over jobs: {why}"
+        text = f"RANK on {_some(evicting)} is an expression over jobs: a job that it ranks higher evicts one that runs"
+        return "warning", text, "RANK = 0, and order by NEGOTIATOR_PRE_JOB_RANK"
     parallel = [group for group in jobs().groups if group.nodes > 1]
     if parallel and not any(row.get("dedicatedscheduler") for row in slots):
         text = f"{_count(sum(group.waiting for group in parallel), 'parallel job')} can start nowhere"
         lines = 'DedicatedScheduler = "DedicatedScheduler@SCHEDD", STARTD_ATTRS = $(STARTD_ATTRS) DedicatedScheduler'
-        return "warning", f"{text}: no worker names a dedicated scheduler; on the workers: {lines} (see {DOCS})"
+        return "warning", f"{text}: no worker names a dedicated scheduler", f"on the workers: {lines} ({DOCS})"
     return "ok", f"START and RANK of {_count(len({word(row, 'machine') for row in slots}), 'worker')} are in order"
 
 
@@ -131,3 +183,17 @@ def _evicts(rank: Any) -> bool:
 
 def _some(names: list[str]) -> str:
     return names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
+
+
+def _bindings(bindings: Bindings, by_bindings: bool, subject: str) -> Iterator[Check]:
+    """Whether they are there, and work."""
+    try:
+        version = bindings.version()
+    except NoBindings as error:
+        without = "jobs are matched with machines by their sizes alone, not by their Requirements"
+        level, what = ("error", "query_method = bindings cannot work") if by_bindings else ("warning", without)
+        yield Check(subject, level, f"{what}: {error.why}", GET_THEM)
+    except SourceError as error:
+        yield Check(subject, "error", str(error), GET_THEM)
+    else:
+        yield Check(subject, "ok", f"{version}: jobs are matched with machines by HTCondor's own rules")

@@ -89,7 +89,7 @@ class EC2Cloud(interfaces.Cloud):
 
     def instances(self, known: frozenset[str]) -> Instances:
         found = sort_instances(self._listed(), self._owner, known)
-        return self._notices.added(found) if self._notices else found
+        return self._notices.added(found) if self._notices and not self.read_only else found
 
     def find(self, intent: Intent) -> tuple[Instance, ...]:
         """By token or tag, in a listing of everything: that works with clouds that know no filters, too."""
@@ -136,14 +136,10 @@ class EC2Cloud(interfaces.Cloud):
             raise error from None
         log.warning("%s not available: %s", what, error)
 
-    def checks(self) -> tuple[interfaces.Check, ...]:
-        from elastiq.plugins.cloud.ec2_checks import check_site  # the daemon never asks for them
+    def checks(self) -> interfaces.Looks:
+        from elastiq.plugins.cloud.ec2_checks import looks  # the daemon never asks for them
 
-        pools = self._pools.values()
-        try:
-            return tuple(check_site(self._call, pools, self._owner, self._refused, self._unknown))
-        except Fault as fault:
-            raise self._unknown(fault) from None
+        return looks(self.site, self._pools.values(), self._owner, self._refused, self._client.options)
 
     def _listed(self) -> list[Mapping[str, Any]]:
         try:

@@ -93,7 +93,7 @@ class AlikeCloud(EC2Cloud):
         for one in found.owned:
             if one.head:
                 self._made.pop(one.id, None)
-        bare = [one for one in found.owned if not one.head and one.state in LIVE]
+        bare = [one for one in found.owned if not one.head and one.state in LIVE and not self.read_only]
         if self.capabilities.tags and self._dialect["tags"] != "launch":
             self._tag([one for one in bare if self._tries[one.id] < TAG_TRIES])
         elif self.capabilities.find and any(not one.token for one in bare):

@@ -1,78 +1,136 @@
-"""What can be found wrong with an EC2 site before the first launch."""
+"""What can be found wrong with an EC2 site before the first launch: `elastiqctl check`.
+
+Everything is a read, but for dry runs (`ec2_dry_runs`). docs/check.md says what each means.
+"""
 
 from __future__ import annotations
 
-from typing import Any, Callable, Iterable, Iterator
+from functools import partial
+from typing import Any, Callable, Iterable, Iterator, Mapping
 
-from elastiq.interfaces import AuthError, Check, ConfigurationError, Intent, Owner, Pool, SourceError
-from elastiq.plugins.cloud.ec2_dialects import dialect_of
-from elastiq.plugins.cloud.ec2_errors import STRICT, Fault
-from elastiq.plugins.cloud.ec2_extras import refused_extras
-from elastiq.plugins.cloud.ec2_notices import check_queue
-from elastiq.plugins.cloud.ec2_request import run_parameters
+from elastiq.interfaces import Check, Looks, Owner, Pool, SourceError, ThrottledError, TransientError
+from elastiq.plugins.cloud import ec2_dry_runs, ec2_network_checks, ec2_pool_checks, ec2_quotas
+from elastiq.plugins.cloud.ec2_fault import Fault
+from elastiq.plugins.cloud.ec2_instances import sort_instances
+from elastiq.plugins.cloud.ec2_looks import IAM, NOT_ALLOWED, Site, listing
+from elastiq.plugins.cloud.ec2_notices import peek
 
-Call = Callable[..., dict[str, Any]]
-Told = Callable[[Fault], SourceError]
+# EC2 refuses what was signed 5 minutes ago or more (RequestExpired; "Signature Version 4", IAM User Guide).
+REFUSED_S, DOUBTFUL_S = 300.0, 60.0
+OF_A_POOL: Mapping[str, Callable[[Site, Pool, str], Iterator[Check]]] = {
+    "image": ec2_pool_checks.image,
+    "launch template": ec2_pool_checks.template,
+    "flavours": ec2_pool_checks.flavours,
+    "user data": ec2_pool_checks.user_data,
+    "subnets": ec2_network_checks.subnets,
+    "security groups": ec2_network_checks.groups,
+    "key pair": ec2_network_checks.key_pair,
+    "dry run of a launch": ec2_dry_runs.launch,
+    "quota of the account": ec2_quotas.quota,
+}
 
 
-def check_site(call: Call, pools: Iterable[Pool], owner: Owner, refused: frozenset[str], told: Told) -> Iterator[Check]:
-    """Credentials and endpoint, then each pool's image and the right to launch it."""
+def looks(name: str, pools: Iterable[Pool], owner: Owner, refused: frozenset[str], options: Mapping[str, Any]) -> Looks:
+    """The checks of a site, each by its subject; ``options`` are those of its client, ``refused`` the extras of
+    RunInstances that this cloud is known not to take."""
+    site = Site(name, pools, owner, refused, options)
+    found: dict[str, Callable[[], Iterable[Check]]] = {
+        subject: partial(look, site, subject)
+        for subject, look in (
+            ("endpoint and credentials", _endpoint),
+            ("clock", _clock),
+            ("instances of this cluster", _others),
+            ("instance status", _status),
+            ("right to terminate", ec2_dry_runs.terminate),
+            ("right to tag", ec2_dry_runs.tag),
+        )
+    }
+    if site.options.get("interruption_queue"):
+        found["interruption queue"] = partial(_queue, site, "interruption queue")
+    for pool in site.pools:
+        for what, look_at in OF_A_POOL.items():
+            subject = f"pool {pool.name}: {what}"
+            if ec2_pool_checks.concerns(what, pool):
+                found[subject] = partial(_of_a_pool, look_at, site, pool, subject)
+    return found
+
+
+def _of_a_pool(
+    look: Callable[[Site, Pool, str], Iterator[Check]], site: Site, pool: Pool, subject: str
+) -> Iterator[Check]:
     try:
-        dry_runs = _answers_dry_runs(call)
+        yield from look(site, pool, subject)
     except Fault as fault:
-        yield Check("ec2 endpoint", "error", str(told(fault)))
+        yield site.told(subject, fault)
+
+
+def _endpoint(site: Site, subject: str) -> Iterator[Check]:
+    """Nothing works without; so one that cannot be reached, or is something else, is an error."""
+    try:
+        count = len(site.listed())
+    except Fault as fault:
+        passing = fault.kind is ThrottledError or (fault.kind is TransientError and 500 <= fault.status)
+        yield site.told(subject, fault, "unknown" if passing else "error")
         return
-    options = next(iter(pools)).options
-    about = dialect_of(options)[1]
-    yield Check("ec2 endpoint", "ok", f"it answers, and takes the credentials ({about})")
-    if options.get("interruption_queue"):
-        yield check_queue(options, told)
-    for pool in pools:
-        image_id = pool.options.get("image_id")
-        if image_id:
-            yield _image(call, pool.name, image_id, told)
-        if dry_runs:
-            yield _launch(call, pool, owner, refused, told)
+    yield Check(subject, "ok", f"answers, takes the credentials, lists {count} instances ({site.about})")
 
 
-def _answers_dry_runs(call: Call) -> bool:
-    """Whether the cloud knows DryRun, tried where ignoring it does no harm: old OpenStack would launch."""
+def _clock(site: Site, subject: str) -> Iterator[Check]:
+    """By the time in the answer's head, which a refusal has, too."""
     try:
-        answer = call("describe_instances", DryRun=True)
-    except Fault as fault:
-        if fault.code == "DryRunOperation":
-            return True
-        if not (fault.refused or fault.code == STRICT):
-            raise
-        answer = call("describe_instances")
-    if "Reservations" not in answer:
-        raise Fault("describe_instances", "NotEC2", "the answer has no Reservations: is a login page in between?")
-    return False
+        site.listed()
+    except Fault:
+        pass  # what it is about is said elsewhere
+    off_s = site.skew_s
+    if off_s is None:
+        raise SourceError("the endpoint did not say what time it is")
+    text = f"this machine's is {abs(off_s):.0f} s {'ahead of' if off_s > 0 else 'behind'} the cloud's"
+    remedy = "set the clock, and keep it right: chrony or systemd-timesyncd"
+    if abs(off_s) > DOUBTFUL_S:
+        near = abs(off_s) < REFUSED_S - DOUBTFUL_S
+        yield Check(subject, "warning" if near else "error", f"{text}; from {REFUSED_S:.0f} s on EC2 refuses", remedy)
+    else:
+        yield Check(subject, "ok", "as the cloud's" if abs(off_s) < 3 else text)
 
 
-def _image(call: Call, pool: str, image_id: str, told: Told) -> Check:
-    name = f"image of pool {pool}"
+def _others(site: Site, subject: str) -> Iterator[Check]:
+    site.reach()
+    found = sort_instances(_listed(site), site.owner, frozenset())
+    if found.other_heads:
+        names = listing([one.id for one in found.other_heads])
+        text = f"{names}: of another head node with the same cluster_name; counted, and never touched"
+        remedy = "choose another cluster_name, or take them over: elastiqctl adopt"
+        yield Check(subject, "warning", text, remedy)
+    else:
+        yield Check(subject, "ok", f"{len(found.owned)} of this head node, none of another's")
+
+
+def _listed(site: Site) -> Iterable[Mapping[str, Any]]:
     try:
-        images = call("describe_images", ImageIds=[image_id]).get("Images") or ()
+        return site.listed()
     except Fault as fault:
-        return Check(name, "warning", str(told(fault)))
-    states = [one.get("State") or "available" for one in images if one.get("ImageId") == image_id]
-    state = states[0] if states else "not visible with these credentials: check image_id"
-    return Check(name, "ok" if state == "available" else "warning", f"{image_id} is {state}")
+        raise site.error(fault) from None
 
 
-def _launch(call: Call, pool: Pool, owner: Owner, refused: frozenset[str], told: Told) -> Check:
-    name = f"launch in pool {pool.name}"
-    intent = Intent("check", f"{owner.token_prefix}check", pool.offers()[0], 1, 0.0)
-    parameters = run_parameters(pool, intent, owner, refused, {})
+def _status(site: Site, subject: str) -> Iterator[Check]:
+    """Without it elastiq learns of broken machines later: by what becomes of their workers."""
+    site.reach()
+    if not site.dialect.getboolean("status"):
+        yield Check(subject, "ok", "this cloud has none: a broken machine is known by its worker that is lost")
+        return
     try:
-        answer = call("run_instances", DryRun=True, **parameters)
+        site.described("describe_instance_status", "InstanceStatuses")
+        yield Check(subject, "ok", "can be read")
     except Fault as fault:
-        if fault.code == "DryRunOperation":
-            return Check(name, "ok", "a dry run of RunInstances would have worked")
-        mendable = fault.kind in (AuthError, ConfigurationError) and not refused_extras(fault, parameters)
-        return Check(name, "error" if mendable else "warning", str(told(fault)))
-    ids = [one["InstanceId"] for one in answer.get("Instances") or () if one.get("InstanceId")]
-    if ids:  # it took DryRun in a read and ignored it in a launch
-        call("terminate_instances", InstanceIds=ids)
-    return Check(name, "warning", "DryRun was ignored" + (f"; launched {ids} and ended them again" if ids else ""))
+        check = site.told(subject, fault, "warning" if fault.denied else "")
+        remedy = f"allow ec2:DescribeInstanceStatus ({IAM})" if fault.code in NOT_ALLOWED else check.remedy
+        yield Check(subject, check.level, f"{check.text}: a broken machine is known only by its lost worker", remedy)
+
+
+def _queue(site: Site, subject: str) -> Iterator[Check]:
+    try:
+        peek(site.options)
+        yield Check(subject, "ok", "can be read; what is in it was left there")
+    except Fault as fault:
+        check = site.told(subject, fault)
+        yield Check(subject, check.level, check.text, f"{check.remedy} (docs/spot.md)")

@@ -14,13 +14,13 @@ TABLE.read_string(Path(__file__).with_name("ec2_dialects.ini").read_text("utf-8"
 
 def dialect_of(options: Mapping[str, Any]) -> tuple[SectionProxy, str]:
     """The dialect of a site, and one line that says why."""
-    name, own, why = options.get("dialect") or "auto", _of_endpoint(options), "set by `dialect`"
+    name, own, why = options.get("dialect") or "auto", of_endpoint(options), "set by `dialect`"
     if name == "auto":
         name, why = (own, "its endpoint's") if own else ("generic", "set `dialect` if you know a nearer one")
     return TABLE[name], f"dialect {name}: {why}"
 
 
-def _of_endpoint(options: Mapping[str, Any]) -> str:
+def of_endpoint(options: Mapping[str, Any]) -> str:
     """The dialect of an endpoint that can be no other cloud's, else empty."""
     url = urlsplit(options.get("api_url") or "")
     place = f"{url.hostname or ''}{url.path or '/'}"
@@ -31,6 +31,6 @@ def _of_endpoint(options: Mapping[str, Any]) -> str:
 def doubt(options: Mapping[str, Any]) -> str:
     """A warning of a dialect that surely is not its endpoint's. `generic` claims nothing, and who speaks `aws`
     elsewhere may well do so: there the endpoint says nothing."""
-    name, own = options["dialect"], _of_endpoint(options)
+    name, own = options["dialect"], of_endpoint(options)
     certain = own and name not in ("auto", "generic", own)
     return f"is {name}, but api_url is an endpoint of {own}: correct one, or leave `dialect` out" if certain else ""

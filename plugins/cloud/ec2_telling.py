@@ -46,13 +46,18 @@ def _without(secrets: Collection[Optional[str]], text: str) -> str:
 
 def told(fault: Fault, where: str, secrets: Collection[Optional[str]] = ()) -> str:
     """One line for a person: what was asked, where, the code, EC2's words without secrets, what to do."""
+    return "{} ({})".format(*in_two(fault, where, secrets))
+
+
+def in_two(fault: Fault, where: str, secrets: Collection[Optional[str]] = ()) -> tuple[str, str]:
+    """As `told`, what to do by itself."""
     words, code = (_without(secrets, text)[:300].strip(";. ") for text in (fault.message, fault.code))
     wrong = fault.kind is interfaces.ConfigurationError and ECHO not in fault.message
     forms = TABLE["hints"].items() if wrong or fault.code in PROXY_SAYS else ()
     fitting = (hint for hint, form in forms if re.search(form, f"{code} {words}", re.IGNORECASE))
-    hint = next(fitting, TABLE[fault.kind.__name__]["hint"])
     said = f": {words}" if words else f" (HTTP {fault.status})"
-    return f"{fault.operation} at {where}: {code}{said} ({hint})"
+    hint = next(fitting, TABLE[fault.kind.__name__]["hint"])
+    return f"{fault.operation} at {where}: {code}{said}", hint
 
 
 def secrets_of(options: Mapping[str, Any]) -> list[Optional[str]]:

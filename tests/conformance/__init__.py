@@ -6,6 +6,9 @@ from typing import Any, Callable, ClassVar, TypeVar
 
 import pytest
 
+from elastiq.interfaces import Check, Looks
+from tests.looks import found
+
 pytest.register_assert_rewrite("tests.conformance.batch", "tests.conformance.cloud")
 
 Test = TypeVar("Test", bound=Callable[..., Any])
@@ -19,6 +22,15 @@ def needs(ability: str) -> Callable[[Test], Test]:
         return test
 
     return mark
+
+
+def assert_found_something(looks: Looks) -> None:
+    """Every check is one that a person can use."""
+    checks = found(looks)
+    assert checks and {"ok", "warning", "error", "unknown"} >= {check.level for check in checks}
+    for check in checks:
+        assert isinstance(check, Check) and check.subject and check.text and "\n" not in check.text + check.remedy
+        assert check.remedy or check.level in ("ok", "unknown"), check
 
 
 class Conformance:

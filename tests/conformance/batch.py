@@ -18,7 +18,6 @@ import pytest
 
 from elastiq.interfaces import (
     BatchSystem,
-    Check,
     DrainMode,
     DrainOutcome,
     JobGroup,
@@ -29,7 +28,8 @@ from elastiq.interfaces import (
     Worker,
     WorkerState,
 )
-from tests.conformance import Conformance, needs
+from tests.conformance import Conformance, assert_found_something, needs
+from tests.looks import found
 
 
 class BatchBench(ABC):
@@ -354,8 +354,13 @@ class BatchConformance(Conformance):
         }
         assert "64" in said[big.key, machines[0]]
 
-    def test_checks_are_findings_with_a_level(self, bench: BatchBench) -> None:
-        for check in bench.batch.checks():
-            assert isinstance(check, Check)
-            assert check.level in ("ok", "warning", "error")
-            assert check.message
+    def test_checks_are_findings_with_a_level_and_change_nothing(self, bench: BatchBench) -> None:
+        name = bench.add_worker("w1", "10.0.0.1")
+        bench.submit(2)
+        before = bench.worker(name)
+        assert_found_something(bench.batch.checks())
+        assert bench.worker(name) == before and before.takes_jobs
+
+    def test_checks_of_a_system_that_cannot_be_read_are_not_ok(self, bench: BatchBench) -> None:
+        bench.fail_next("workers")
+        assert {check.level for check in found(bench.batch.checks())} - {"ok", "warning"}

@@ -20,7 +20,6 @@ import pytest
 from elastiq.interfaces import (
     AuthError,
     CapacityError,
-    Check,
     Cloud,
     ConfigurationError,
     EndOutcome,
@@ -36,7 +35,8 @@ from elastiq.interfaces import (
     TransientError,
     UnsupportedError,
 )
-from tests.conformance import Conformance, needs
+from tests.conformance import Conformance, assert_found_something, needs
+from tests.looks import found
 
 GONE = (InstanceState.TERMINATED, InstanceState.SHUTTING_DOWN)
 
@@ -412,8 +412,13 @@ class CloudConformance(Conformance):
         bench.cloud.adopt([other])
         assert other in bench.owned()
 
-    def test_checks_are_findings_with_a_level(self, bench: CloudBench) -> None:
-        for check in bench.cloud.checks():
-            assert isinstance(check, Check)
-            assert check.level in ("ok", "warning", "error")
-            assert check.message
+    def test_checks_are_findings_with_a_level_and_change_nothing(self, bench: CloudBench) -> None:
+        bench.launch()
+        bench.cloud.read_only = True
+        before = bench.owned()
+        assert_found_something(bench.cloud.checks())
+        assert bench.owned() == before
+
+    def test_checks_of_a_site_that_cannot_be_read_are_not_ok(self, bench: CloudBench) -> None:
+        bench.fail_next("instances")
+        assert {check.level for check in found(bench.cloud.checks())} - {"ok", "warning"}

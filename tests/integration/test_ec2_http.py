@@ -820,53 +820,6 @@ def test_adopting_writes_our_tags(server: EC2Server) -> None:
         cloud_at(server.url).adopt(["i-1"])
 
 
-def levels(server: EC2Server) -> dict[str, str]:
-    return {check.name: check.level for check in cloud_at(server.url).checks()}
-
-
-def test_checks_dry_run_a_launch(moto: EC2Server) -> None:
-    before = len(moto.asked("RunInstances"))
-    assert levels(moto) == {"ec2 endpoint": "ok", "image of pool ec2": "ok", "launch in pool ec2": "ok"}
-    assert moto.asked("RunInstances")[before]["DryRun"] == "true"
-
-
-def test_checks_do_not_try_a_launch_where_dry_runs_are_ignored(server: EC2Server) -> None:
-    server.script("DescribeInstances", instances())
-    assert levels(server) == {"ec2 endpoint": "ok", "image of pool ec2": "warning"}
-    assert server.asked("RunInstances") == []
-
-
-def test_checks_end_what_a_cloud_launched_in_a_dry_run(server: EC2Server) -> None:
-    server.script("DescribeInstances", error("DryRunOperation", status=412))
-    server.script("RunInstances", MADE)
-    server.script("TerminateInstances", answer("TerminateInstances"))
-    assert levels(server)["launch in pool ec2"] == "warning"
-    (sent,) = server.asked("TerminateInstances")
-    assert (sent["InstanceId.1"], sent["InstanceId.2"]) == ("i-1", "i-2")
-    server.script("DescribeInstances", error("DryRunOperation", status=412))
-    server.script("RunInstances", MADE)
-    server.script("TerminateInstances", error("Busy"))
-    with pytest.raises(SourceError):
-        cloud_at(server.url).checks()
-
-
-@pytest.mark.parametrize(
-    ("code", "level"),
-    [("UnauthorizedOperation", "error"), ("InvalidKeyPair.NotFound", "error"), ("InstanceLimitExceeded", "warning")],
-)
-def test_checks_tell_what_a_launch_would_be_refused_for(server: EC2Server, code: str, level: str) -> None:
-    server.script("DescribeInstances", error("DryRunOperation", status=412))
-    server.script("RunInstances", error(code))
-    assert levels(server)["launch in pool ec2"] == level
-
-
-def test_checks_tell_wrong_credentials_and_a_wrong_endpoint(server: EC2Server) -> None:
-    server.script("DescribeInstances", error("AuthFailure", status=401))
-    assert levels(server) == {"ec2 endpoint": "error"}
-    server.script("DescribeInstances", Rule("<html/>", headers=HTML))
-    assert levels(server) == {"ec2 endpoint": "error"}
-
-
 # --------------------------------------------------------------------------- the way there
 
 

@@ -163,12 +163,14 @@ def test_without_a_queue_nothing_is_asked(site: Site) -> None:
 
 
 def test_a_check_reads_and_takes_nothing(site: Site) -> None:
-    site.ec2.script("DescribeInstances", instances(), instances())
     site.queue.put(event("i-1"))
-    (found,) = (check for check in site.cloud.checks() if check.name == "interruption queue")
-    assert (found.level, found.message) == ("ok", "it can be read")
+    (found,) = site.cloud.checks()["interruption queue"]()
+    assert (found.level, found.text) == ("ok", "can be read; what is in it was left there")
     site.queue.answer = (403, '{"__type": "AccessDeniedException"}')
-    (found,) = (check for check in site.cloud.checks() if check.name == "interruption queue")
-    assert found.level == "warning" and "AccessDenied" in found.message
+    (found,) = site.cloud.checks()["interruption queue"]()
+    assert found.level == "error" and "AccessDenied" in found.text and "docs/spot.md" in found.remedy
     site.queue.answer = None
-    assert len(site.queue.messages) == 1 and site.notices()["i-1"] == SAID
+    site.cloud.read_only = True
+    assert site.notices()["i-1"] == "" and len(site.queue.messages) == 1, "who only looks takes no message away"
+    site.cloud.read_only = False
+    assert site.notices()["i-1"] == SAID

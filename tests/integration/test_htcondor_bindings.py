@@ -18,6 +18,7 @@ from elastiq.interfaces import Machine, Owner, Resources, SourceError, Unsupport
 from elastiq.plugins.batch import htcondor_bindings
 from elastiq.plugins.batch.htcondor import HTCondor
 from tests.integration.fake_htcondor import FAKE_BINDINGS, FakePool
+from tests.looks import by_subject
 
 
 @pytest.fixture
@@ -143,10 +144,9 @@ def test_without_bindings_sizes_alone_decide_and_the_check_says_so(
         batch.match([], [Machine("ec2", "m5.large", Resources())])
     assert not batch.can_match
     assert batch.portrait("w1") == ""
-    found = {check.name: check for check in batch.checks()}
-    assert found["htcondor bindings"].level == "warning"
-    assert "by their sizes alone" in found["htcondor bindings"].message
-    assert {check.name: check.level for check in plugin().checks()}["htcondor bindings"] == "error"
+    check = by_subject(batch.checks())["bindings"]
+    assert check.level == "warning" and "by their sizes alone" in check.text and "python3-htcondor" in check.remedy
+    assert by_subject(plugin().checks())["bindings"].level == "error"
     with pytest.raises(SourceError, match="no Python here has HTCondor's bindings"):
         plugin().jobs()
 

@@ -15,6 +15,7 @@ from elastiq.observations import SettleJudge
 from elastiq.plugins.batch import htcondor
 from elastiq.plugins.batch.htcondor import HTCondor
 from tests.integration.fake_htcondor import FakePool
+from tests.looks import by_subject, levels
 
 HEAD = "0123456789abcdef0123"
 
@@ -638,16 +639,12 @@ def test_a_dead_machine_is_forgotten_where_that_is_allowed(pool: FakePool) -> No
         plugin().forget("w2")
 
 
-def levels(batch: HTCondor) -> dict[str, str]:
-    return {check.name.partition(" ")[2]: check.level for check in batch.checks()}
-
-
 def test_a_good_pool_passes_all_checks_and_nothing_is_changed(pool: FakePool) -> None:
     pool.add_worker("w1", "10.0.0.1")
     pool.submit(3)
     before = pool.load()
-    names = ("commands", "collector", "queue", "drain", "packing", "workers' policy", "bindings")
-    assert levels(plugin()) == dict.fromkeys(names, "ok")
+    names = ("commands", "collector", "queue", "jobs of all users", "drain", "packing", "workers' policy", "bindings")
+    assert levels(plugin().checks()) == dict.fromkeys(names, "ok")
     assert pool.load() == before
     assert pool.calls("condor_drain") == []
 
@@ -657,20 +654,23 @@ def test_checks_count_in_the_singular_and_in_the_plural(pool: FakePool, count: i
     for number in range(count):
         pool.add_worker(f"w{number}", f"10.0.0.{number + 1}")
     pool.submit(count)
-    said = {check.name: check.message for check in plugin().checks()}
-    assert said["htcondor collector"] == f"answers, knows {workers}"
-    assert said["htcondor queue"] == f"shows {jobs} of all users, waiting or running"
+    said = by_subject(plugin().checks())
+    assert said["collector"].text == f"answers, knows {workers}"
+    assert said["jobs of all users"].text == f"{jobs} of all users, waiting or running"
 
 
 def test_checks_find_what_would_go_wrong(pool: FakePool, monkeypatch: pytest.MonkeyPatch) -> None:
     change(pool, may_drain=False)
-    assert levels(plugin())["drain"] == "error"
-    assert levels(plugin(drain=False))["drain"] == "warning"
+    assert levels(plugin().checks())["drain"] == "error"
+    assert levels(plugin(drain=False).checks())["drain"] == "warning"
     change(pool, schedds=["head", "two"], dead=["two"])
-    assert levels(plugin())["queue"] == "warning"
+    assert levels(plugin().checks())["queue"] == "warning"
     pool.once("workers", "fail")
-    assert levels(plugin())["collector"] == "error"
+    assert levels(plugin().checks())["collector"] == "error"
     pool.once("workers", "silent")
-    assert levels(plugin())["collector"] == "warning"
+    assert levels(plugin().checks())["collector"] == "warning"
     monkeypatch.setenv("PATH", "/nonexistent")
-    assert levels(plugin()) == {"commands": "error", "bindings": "ok"}
+    found = levels(plugin().checks())
+    assert (found.pop("commands"), found.pop("bindings")) == ("error", "ok")
+    assert {*found} == {"collector", "queue", "drain", "packing", "workers' policy"}
+    assert {*found.values()} == {"unknown"}

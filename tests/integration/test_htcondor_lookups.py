@@ -10,6 +10,7 @@ from elastiq import command
 from elastiq.interfaces import SourceError
 from tests.integration.fake_htcondor import FakePool
 from tests.integration.test_htcondor_commands import change, plugin
+from tests.looks import by_subject
 
 
 @pytest.fixture
@@ -51,9 +52,9 @@ def test_check_advises_on_packing_on_policies_and_on_what_is_to_come(pool: FakeP
     pool.submit(2, JobUniverse=11, MaxHosts=3)
     pool.add_worker("w1", "10.0.0.1")
     change(pool, schedd_ad={"JobsUnmaterialized": 18}, configuration={})
-    found = {check.name: check for check in plugin().checks()}
-    assert found["htcondor packing"].level == "warning" and "DaemonStartTime" in found["htcondor packing"].message
-    policy = found["htcondor workers' policy"]
-    assert policy.level == "warning" and policy.message.startswith("2 parallel jobs can start nowhere")
-    queue = found["htcondor queue"]
-    assert queue.level == "ok" and "; 18 more are to be made by late materialisation" in queue.message
+    found = by_subject(plugin().checks())
+    assert found["packing"].level == "warning" and "DaemonStartTime" in found["packing"].remedy
+    policy = found["workers' policy"]
+    assert policy.level == "warning" and policy.text.startswith("2 parallel jobs can start nowhere")
+    queue = found["jobs of all users"]
+    assert queue.level == "ok" and "; 18 more are to be made by late materialisation" in queue.text

@@ -30,9 +30,11 @@ from botocore.exceptions import ClientError
 from moto.moto_server.threaded_moto_server import ThreadedMotoServer
 
 from elastiq.interfaces import AuthError, EndOutcome
-from elastiq.plugins.cloud import ec2_client
+from elastiq.plugins.cloud import ec2_client, ec2_looks, ec2_quotas
 from elastiq.plugins.cloud.ec2 import EC2Cloud
 from tests.ec2_server import KEYS, OWNER, EC2Server, Rule, cloud_at, error, intent, moto_reservations
+from tests.looks import by_subject, found
+from tests.service_quotas import ServiceQuotas
 from tests.sqs_queue import SQSQueue, event
 
 SHIPPED = Path(__file__).resolve().parents[2] / "packaging/iam/elastiq-policy.json"
@@ -48,6 +50,8 @@ def shipped_policy(cluster: str = OWNER.cluster) -> dict[str, Any]:
 
 
 QUEUE_ACTIONS = ["sqs:DeleteMessage", "sqs:ReceiveMessage"]
+OF_CHECK = [*ec2_looks.MORE_OPERATIONS]
+OF_CHECK.remove("DescribeAccountAttributes")  # what AWS has instead is another service's
 
 
 def listed(value: Any) -> list[Any]:
@@ -205,14 +209,48 @@ def live_a_life(cloud: EC2Cloud) -> None:
 
 
 def test_the_policy_allows_what_the_plugin_can_call_and_nothing_else() -> None:
-    assert actions_of(shipped_policy()) == [*(f"ec2:{action}" for action in ACTIONS), *QUEUE_ACTIONS]
+    of_ec2 = [f"ec2:{action}" for action in (*ACTIONS, *OF_CHECK)]
+    assert actions_of(shipped_policy()) == sorted([*of_ec2, "servicequotas:ListServiceQuotas", *QUEUE_ACTIONS])
 
 
 def test_a_whole_life_calls_all_that_is_allowed(guarded: tuple[Gate, EC2Cloud, Any]) -> None:
     gate, cloud, _ = guarded
     live_a_life(cloud)
-    cloud.checks()
     assert sorted({request["Action"] for request in gate.requests}) == ACTIONS
+
+
+def test_checks_ask_for_what_is_allowed_and_change_nothing(
+    guarded: tuple[Gate, EC2Cloud, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate, _, _ = guarded
+    quotas = ServiceQuotas()
+    monkeypatch.setattr(ec2_quotas, "service_quotas_url", lambda options: quotas.url)
+    some = {"subnet_id": ("subnet-1",), "security_group_ids": ("sg-1",), "key_name": "k", "launch_template": "workers"}
+    before = list(moto_instances())
+    checks = found(cloud_at(gate.url, dialect="aws", region="us-east-1", **some).checks())
+    quotas.close()
+    looked = {request["Action"] for request in gate.requests if request.get("DryRun") != "true"}
+    tried = {request["Action"] for request in gate.requests if request.get("DryRun") == "true"}
+    assert tried == {"RunInstances", "TerminateInstances", "CreateTags"}
+    # Where the subnets are not there, zones are not asked about.
+    assert {*OF_CHECK, "DescribeInstanceTypeOfferings"} - looked == {"DescribeInstanceTypeOfferings"}
+    assert looked <= {*ACTIONS, *OF_CHECK} and {*quotas.actions} == {"ListServiceQuotas"}
+    assert not [check for check in checks if "UnauthorizedOperation" in check.text and check.level != "warning"]
+    assert list(moto_instances()) == before
+
+
+def test_a_right_that_is_missing_is_told_by_the_checks(guarded: tuple[Gate, EC2Cloud, Any]) -> None:
+    gate, cloud, _ = guarded
+    gate.policy = shipped_policy()
+    for action in ("RunInstances", "DescribeInstanceStatus", "DescribeImages"):
+        without(action, gate.policy)
+    checks = by_subject(cloud.checks())
+    subjects = ("pool ec2: dry run of a launch", "pool ec2: image", "instance status")
+    launch, image, status = (checks[subject] for subject in subjects)
+    assert (launch.level, image.level, status.level) == ("error", "unknown", "warning")
+    assert one_line(launch.text, "UnauthorizedOperation", "ec2:RunInstances") and "rights" in launch.remedy
+    assert image.remedy.startswith("allow ec2:DescribeImages (docs/iam.md)")
+    assert status.remedy == "allow ec2:DescribeInstanceStatus (docs/iam.md)"
 
 
 def test_a_queue_is_asked_for_what_is_allowed(guarded: tuple[Gate, EC2Cloud, Any]) -> None:
@@ -221,7 +259,7 @@ def test_a_queue_is_asked_for_what_is_allowed(guarded: tuple[Gate, EC2Cloud, Any
     cloud = cloud_at(gate.url, dialect="aws", interruption_queue=queue.url)
     queue.put(event("i-1"))
     cloud.instances(frozenset())
-    cloud.checks()
+    found(cloud.checks())
     queue.close()
     asked = {action for action, _ in queue.requests}
     assert sorted(f"sqs:{action.replace('Batch', '')}" for action in asked) == QUEUE_ACTIONS
@@ -231,7 +269,7 @@ def test_every_act_is_bound_to_the_clusters_name_or_to_the_launch() -> None:
     *of_ec2, of_queue = shipped_policy("atlas")["Statement"]
     assert (of_queue["Action"], of_queue["Resource"]) == ([*reversed(QUEUE_ACTIONS)], "arn:aws:sqs:*:*:elastiq-atlas")
     for statement in of_ec2:
-        if statement["Sid"] not in ("Look", "LaunchFromAndInto"):
+        if statement["Sid"] not in ("Look", "LookBeforeTheFirstLaunch", "LaunchFromAndInto"):
             conditions = json.dumps(statement["Condition"])
             assert '"atlas"' in conditions or '"ec2:CreateAction": "RunInstances"' in conditions, statement["Sid"]
     assert "my-cluster" not in json.dumps(shipped_policy("atlas"))
@@ -284,7 +322,7 @@ def test_what_is_not_the_clusters_can_neither_be_ended_nor_tagged(
 
 
 def test_another_heads_instance_of_the_cluster_can_be_adopted_and_no_other_tag_be_set(
-    guarded: tuple[Gate, EC2Cloud, Any]
+    guarded: tuple[Gate, EC2Cloud, Any],
 ) -> None:
     gate, cloud, other = guarded
     name = add_instance(gate, OURS)
@@ -309,9 +347,7 @@ def one_line(text: str, *words: str) -> bool:
 
 
 @pytest.mark.parametrize("action", ["RunInstances", "CreateTags"])
-def test_a_launch_that_may_not_be_says_which_right_is_missing(
-    guarded: tuple[Gate, EC2Cloud, Any], action: str
-) -> None:
+def test_a_launch_that_may_not_be_says_which_right_is_missing(guarded: tuple[Gate, EC2Cloud, Any], action: str) -> None:
     gate, cloud, _ = guarded
     gate.policy = without(action, shipped_policy())
     for _ in range(2):

@@ -31,6 +31,7 @@ VALUES = {
     "types": "ec2|eucalyptus|no",
     "stop": "yes|no",
     "spot": "yes|no",
+    "dry_run": "yes|no",
     "ids": "(numbers)?",
 }
 

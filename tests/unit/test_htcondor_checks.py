@@ -13,12 +13,12 @@ from elastiq.plugins.batch import htcondor_ads, htcondor_checks
 from tests.unit.values import group
 
 
-def packing(said: str, code: int = 0, error: str = "") -> tuple[str, str]:
+def packing(said: str, code: int = 0, error: str = "") -> tuple[str, ...]:
     def run(*argv: str) -> CommandResult:
         assert argv == ("condor_config_val", "-negotiator", "NEGOTIATOR_PRE_JOB_RANK")
         return CommandResult(code, said.encode(), error.encode())
 
-    return htcondor_checks._packing(run)
+    return htcondor_checks._order(run)
 
 
 # as a 23.9 negotiator says it
@@ -27,9 +27,9 @@ DEFAULT = "(10000000 * My.Rank) + (1000000 * (RemoteOwner =?= UNDEFINED)) - (100
 
 @pytest.mark.parametrize("rank", [DEFAULT, "Not defined\n \n"])
 def test_the_oldest_machine_first_is_advised_and_then_found_in_order(rank: str) -> None:
-    level, message = packing(rank)
+    level, _, remedy = packing(rank)
     assert level == "warning"
-    line = message.partition("NEGOTIATOR_PRE_JOB_RANK = ")[2].partition(" (see")[0]
+    line = remedy.partition("NEGOTIATOR_PRE_JOB_RANK = ")[2].partition(" (docs")[0]
     assert line.startswith("1.0e13 * MY.Rank") and line.endswith("- DaemonStartTime")
     assert packing(f"{line}\n") == ("ok", "the negotiator fills the oldest machines first (NEGOTIATOR_PRE_JOB_RANK)")
 
@@ -45,14 +45,14 @@ def test_a_negotiator_that_does_not_tell_its_configuration_is_no_fault() -> None
     def run(*argv: str) -> CommandResult:
         raise SourceError("condor_config_val: cannot be executed")
 
-    level, message = htcondor_checks._packing(run)
+    level, message = htcondor_checks._order(run)
     assert level == "ok" and "is not known (condor_config_val: cannot be executed)" in message
 
 
-def policy(*slots: dict[str, Any], parallel: int = 0) -> tuple[str, str]:
+def policy(*slots: dict[str, Any], parallel: int = 0) -> tuple[str, ...]:
     rows = [{"Machine": f"w{number}", **slot} for number, slot in enumerate(slots, 1)]
     groups = (group("a", 9), *([group("p", parallel, nodes=3)] if parallel else []))
-    return htcondor_checks._policy(
+    return htcondor_checks._start_and_rank(
         lambda: Jobs(groups), lambda *_: htcondor_ads.rows(json.dumps(rows), "condor_status")
     )
 
@@ -68,7 +68,7 @@ DEDICATED = 'Scheduler is "DedicatedScheduler@head"'
         ([{"Start": "/Expr(TARGET.RequestCpus > 1)/"}], 0, None),
         ([{"Rank": f"/Expr({DEDICATED})/"}], 0, None),
         ([{"Start": False, "SlotType": "Dynamic"}], 0, None),
-        ([{"Start": False}], 0, "START is false on w1: no job ever starts there; START = True"),
+        ([{"Start": False}], 0, "START is false on w1: no job ever starts there"),
         ([{"Start": False}] * 3, 0, "START is false on w1 and 2 more"),
         ([{"Rank": "/Expr(TARGET.RequestCpus)/"}], 0, "RANK on w1 is an expression over jobs: a job that it ranks"),
         ([{"Start": True}], 1, "1 parallel job can start nowhere: no worker names a dedicated scheduler"),
@@ -79,6 +79,6 @@ DEDICATED = 'Scheduler is "DedicatedScheduler@head"'
 def test_what_the_workers_policy_would_spoil_is_told(
     slots: list[dict[str, Any]], parallel: int, message: Optional[str]
 ) -> None:
-    level, said = policy(*slots, parallel=parallel)
+    level, said, *remedy = policy(*slots, parallel=parallel)
     assert level == ("ok" if message is None else "warning")
-    assert message is None or said.startswith(message)
+    assert message is None or (said.startswith(message) and remedy)

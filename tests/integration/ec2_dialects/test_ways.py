@@ -23,6 +23,7 @@ from tests.integration.ec2_dialects.behaviours import (
     Behaviour,
 )
 from tests.integration.ec2_dialects.server import SECRET, FakeCloud
+from tests.looks import by_subject
 
 NONE: frozenset[str] = frozenset()
 OWNER = Owner("cms", "0123456789abcdef" * 2)
@@ -190,7 +191,16 @@ def test_a_version_that_eucalyptus_does_not_know_makes_states_unknown_and_the_di
 @pytest.mark.parametrize("name", EVERY)
 def test_checks_name_the_dialect_and_launch_nothing(server: EC2Server, name: str) -> None:
     site = Site(server, EVERY[name])
-    checks = {check.name: check for check in site.cloud.checks()}
-    assert checks["ec2 endpoint"].level == "ok"
-    assert f"(dialect {EVERY[name].dialect}: " in checks["ec2 endpoint"].message
-    assert site.fake.of("us") == {}
+    mine = site.fake.add("us", "running", token=f"{OWNER.token_prefix}i1")  # one without tags, where they come later
+    site.cloud.read_only = True
+    checks = by_subject(site.cloud.checks())
+    endpoint = checks["endpoint and credentials"]
+    assert endpoint.level == "ok" and f"(dialect {EVERY[name].dialect}: " in endpoint.text
+    tried = EVERY[name].dialect in ("aws", "outscale")
+    assert checks[f"pool {site.pools[0].name}: dry run of a launch"].level == ("ok" if tried else "warning")
+    assert {check.level for check in checks.values() if "dry run" in check.text} <= {"ok", "warning"}
+    assert [*site.fake.of("us")] == [mine] and site.fake.ended == site.fake.tagged == []
+    asked = [request for request in server.requests if not request["Action"].startswith("Describe")]
+    assert all(request.get("DryRun") == "true" for request in asked) and bool(asked) == tried
+    site.cloud.instances(NONE)
+    assert site.fake.tagged == [], "who only looks writes no tags"
