@@ -199,12 +199,13 @@ class _Forced:
         node.acting = False
         if node.id not in core.registry.nodes:
             raise Refused("impossible", f"{node.name} is gone: {node.reason}")
+        if off := core.off("terminate"):
+            self._leave(f"no machine is ended now: {off}")
         if self._allowed is not None:
             if jobs is None:
                 self._leave(f"which jobs run there is not known ({why})")
             elif new := tuple(job for job in jobs if job not in self._allowed):
                 self._leave(f"jobs have started there that were not named: {_some(new)}")
-        refuse_if_off(core)
         killed = f"kills {_some(jobs)}" if jobs else (why and f"kills {why}") or "no job runs there"
         node.ordered = f"{FORCED}: {killed}"
         note(core, "terminate", node, node.ordered)
