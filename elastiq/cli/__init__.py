@@ -31,6 +31,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
 
 
 def _run(argv: list[str]) -> int:
+    from elastiq.cli import systemd
     from elastiq.cli.parser import VERBS, parser_of_all
     from elastiq.paths import Paths
 
@@ -44,4 +45,6 @@ def _run(argv: list[str]) -> int:
         parser.error(f"unknown argument {rest[0]!r}; see elastiqctl {args.verb} --help")
     module, _, function = VERBS[args.verb].run.partition(":")
     run: Callable[[Paths, Any], int] = getattr(import_module(f"elastiq.cli.{module}"), function)
-    return run(Paths.of(args.config, args.logdir, args.statedir, args.rundir), args)
+    args.service = systemd.found(args)
+    paths = args.service.paths if args.service else Paths.of(args.config, args.logdir, args.statedir, args.rundir)
+    return run(paths, args)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import os
 import platform
 import sys
 from argparse import Namespace
@@ -12,7 +13,7 @@ from functools import partial
 from typing import Any, Callable, Optional
 
 from elastiq import __version__, client
-from elastiq.cli import follow, process, view
+from elastiq.cli import follow, journal, process, systemd, view
 from elastiq.cli.asking import CONFIG, FAILED, NOT_RUNNING, ask, checked, load, tell
 from elastiq.cli.running import holder
 from elastiq.events import RealClock
@@ -26,16 +27,27 @@ _OTHER_VERSION = "elastiq {} runs, another version than this elastiqctl: restart
 
 
 def start(paths: Paths, args: Namespace) -> int:
-    return _run(paths, args, process.start) if checked(paths) else CONFIG
+    return _run(paths, args, _how(args).start) if _checked(paths, args) else CONFIG
 
 
 def stop(paths: Paths, args: Namespace) -> int:
-    return _run(paths, args, process.stop)
+    return _run(paths, args, _how(args).stop)
 
 
 def restart(paths: Paths, args: Namespace) -> int:
     # With a wrong configuration, what runs goes on.
-    return _run(paths, args, process.restart) if checked(paths) else CONFIG
+    return _run(paths, args, _how(args).restart) if _checked(paths, args) else CONFIG
+
+
+def _how(args: Namespace) -> Any:
+    """What starts and ends it: systemd where it is installed as a service, else `process`."""
+    return args.service or process
+
+
+def _checked(paths: Paths, args: Namespace) -> bool:
+    if args.service and os.geteuid() != 0 and not os.access(paths.config, os.R_OK):
+        return True  # whom polkit lets start it need not be one who may read the keys in it: the service itself tells
+    return checked(paths)
 
 
 def _run(paths: Paths, args: Namespace, act: Callable[[Paths], int]) -> int:
@@ -45,7 +57,7 @@ def _run(paths: Paths, args: Namespace, act: Callable[[Paths], int]) -> int:
     said = io.StringIO()
     with contextlib.redirect_stdout(said):
         code = act(paths)
-    pid = holder(paths)
+    pid = args.service.pid() if args.service else holder(paths)
     made = {"exit_code": code, "running": pid is not None, "pid": pid or None, "said": said.getvalue().splitlines()}
     print(json.dumps(made, indent=2))
     return code
@@ -54,6 +66,8 @@ def _run(paths: Paths, args: Namespace, act: Callable[[Paths], int]) -> int:
 def status(paths: Paths, args: Namespace) -> int:
     answer = ask(paths, "status")
     if isinstance(answer, int):
+        if answer == NOT_RUNNING and args.service and (why := args.service.why_down()):
+            tell(why)
         return answer
     found = answer["status"]
     if args.json:
@@ -113,6 +127,8 @@ def _batch_system(paths: Paths) -> Optional[BatchSystem]:
 
 
 def log(paths: Paths, args: Namespace) -> int:
+    if args.service and args.service.in_journal and args.service.by_hand() is None:
+        return journal.show(systemd.UNIT, args.lines, not args.no_follow)
     return follow.show(paths.logdir / LOG_FILE, args.lines, not args.no_follow)
 
 

@@ -63,7 +63,7 @@ def stop(paths: Paths) -> int:
         print("elastiq is not running")
         return 0
     if len(set(found.values())) > 1:
-        which = ", ".join(f"{path}{_pid(pid)}" for path, pid in found.items())
+        which = ", ".join(f"{path}{named(pid)}" for path, pid in found.items())
         print(f"elastiqctl: two daemons hold these, name the directories of one: {which}", file=sys.stderr)
         return 1
     pid = next(iter(found.values()))
@@ -100,7 +100,7 @@ def restart(paths: Paths) -> int:
         others = [one for one in held if one.name == path.name and one != path.resolve()]
         if path not in found and others:
             its = f"{option} {others[0].parent}"
-            print(f"elastiqctl: elastiq{_pid(pid)} was started with {its}: give that, too", file=sys.stderr)
+            print(f"elastiqctl: elastiq{named(pid)} was started with {its}: give that, too", file=sys.stderr)
             return 75
     return stop(paths) or start(paths)
 
@@ -131,18 +131,19 @@ def _runs_already(paths: Paths) -> Optional[int]:
         return None
     state, pid = paths.statedir / LOCK, next(iter(found.values()))
     if state in found and set(found.values()) == {pid}:
-        print(f"elastiq runs already{_pid(pid)}")
+        print(f"elastiq runs already{named(pid)}")
         return 0
     path, pid = list(found.items())[-1]
     print(
-        f"elastiqctl: another elastiq{_pid(pid)} has {path.parent}, but not the state in {state.parent}: "
+        f"elastiqctl: another elastiq{named(pid)} has {path.parent}, but not the state in {state.parent}: "
         "stop it first",
         file=sys.stderr,
     )
     return 75
 
 
-def _pid(pid: int) -> str:
+def named(pid: int) -> str:
+    """A process for a person; 0 is one that cannot be seen from here."""
     return f" (pid {pid})" if pid else " on another machine or in another container"
 
 
