@@ -55,6 +55,7 @@ ON_DEMAND = {
     "elastiq.headid": "a machine without an id",
     "elastiq.history": "a limit of launches or cost",
     "elastiq.holder": "another elastiq that has the same directories or cluster",
+    "elastiq.hooks": "a section [hooks]",
     "elastiq.jsonlog": "log_format = json",
     "elastiq.limits": "a limit of launches or cost",
     "elastiq.logfiles": "--logdir",

@@ -115,6 +115,8 @@ def test_the_wheel_holds_example_unit_licence_and_tables(wheel: Path) -> None:
         "/data/share/elastiq/systemd/elastiq.service",
         "/data/share/elastiq/worker-lease/elastiq-lease",
         "/data/share/elastiq/worker-notice/elastiq-notice",
+        "/data/share/elastiq/hooks/hosts-file",
+        "/data/share/elastiq/hooks/chat-webhook",
         "/data/share/elastiq/worker-image/user-data.yaml",
         "/data/share/elastiq/iam/elastiq-policy.json",
         "/LICENSE",
