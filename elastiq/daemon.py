@@ -87,6 +87,8 @@ class Daemon:
     def close(self, wait_s: float = 8.0) -> None:
         """After the loop ended: wait for calls in flight, then close the store. What was in flight is
         resolved from its intent at the next start."""
+        self.core.settings = replace(self.core.settings, extras={})
+        self.core.guard("extras", self.follow_extras)
         self.core.executor.close(wait_s)
         self.core.persist()
         self.core.store.close()
@@ -244,7 +246,7 @@ class Daemon:
             from elastiq.doubtful_ends import clear_up
 
             clear_up(ending, plan)
-        done = replace(plan, launches=asked)
+        done = plan if asked == plan.launches else replace(plan, launches=asked)
         if core.off("terminate"):
             done = replace(done, drains=(), ends=())
         if text := planner.actions(done, core.batch.can_drain):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Callable, Mapping, Optional, TypeVar
 
@@ -92,7 +92,8 @@ def observe(settings: Settings, paths: Paths, running: Optional[Mapping[str, Any
     owner = owner_of(settings, paths.statedir)
     events = EventQueue(RealClock(), longest_pause_s=settings.sleep_s)
     reads = Reads(events)
-    core = Core(settings, *plugins(settings, owner), owner, events, reads, store)
+    # Neither hooks nor a second page or port for metrics.
+    core = Core(replace(settings, extras={}), *plugins(settings, owner), owner, events, reads, store)
     once = Once(Daemon(core, lambda situation: _thought(once, situation)), running)
     daemon, observer = once.daemon, once.daemon.observer
     daemon.asked = True
