@@ -76,6 +76,8 @@ def _name_jobs(daemon: Daemon, node: Node, future: Future[Answer], then: Callabl
             # It names none: how many the last read of the workers showed, as well as that is known.
             jobs: Jobs = () if node.seen is not None and not node.runs_something else None
             _settle(future, partial(then, jobs, f"{counted(count, 'job')}, which this batch system does not name"))
+        elif outcome.value == () and node.runs_something:
+            _settle(future, partial(then, None, f"{counted(count, 'job')}, which no queue records"))
         else:
             why = "" if outcome.error is None else f"the batch system does not say which: {core.explain(outcome.error)}"
             _settle(future, partial(then, outcome.value, why))

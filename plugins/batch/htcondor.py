@@ -95,6 +95,12 @@ class HTCondor(BatchSystem):
 
         return jobs_recorded_on([checked_host(name) for name in workers], self._each_schedd)
 
+    def jobs_on(self, worker: str) -> tuple[str, ...]:
+        """As "12.3 (alice)", with its schedd where there are several; all of them must answer."""
+        from elastiq.plugins.batch.htcondor_lookups import jobs_on
+
+        return jobs_on(checked_host(worker), self._each_schedd)
+
     def find_job(self, job: str) -> tuple[str, str]:
         """Of "12.3", "12" (its first job) or "12.3@SCHEDD"; only what the queue holds."""
         from elastiq.plugins.batch.htcondor_lookups import find_job

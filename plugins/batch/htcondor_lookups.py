@@ -28,19 +28,41 @@ class EachSchedd(Protocol):
 def jobs_recorded_on(hosts: Sequence[str], each_schedd: EachSchedd) -> Mapping[str, int]:
     """How many jobs the schedds hold as running on these machines; raises `SourceError` unless all answer."""
     counts = dict.fromkeys(hosts, 0)
+    for row in chain.from_iterable(_running_on(hosts, each_schedd).values()):
+        for name in hosts_of_job(row) & counts.keys():
+            counts[name] += 1
+    return counts
+
+
+def jobs_on(host: str, each_schedd: EachSchedd) -> tuple[str, ...]:
+    """The jobs that the schedds hold as running on this machine, by name and owner; raises `SourceError` unless all
+    answer."""
+    found = _running_on((host,), each_schedd)
+    names = []
+    for schedd, rows in found.items():
+        there = f"@{schedd}" if len(found) > 1 else ""
+        for row in sorted((row for row in rows if host in hosts_of_job(row)), key=_number):
+            owner = " ".join(str(row.get("owner") or "").split())[:SHOWN]
+            names.append("{}.{}".format(*_number(row)) + there + (f" ({owner})" if owner else ""))
+    return tuple(names)
+
+
+def _number(row: Row) -> tuple[int, int]:
+    return int(number(row.get("clusterid")) or 0), _proc(row)
+
+
+def _running_on(hosts: Sequence[str], each_schedd: EachSchedd) -> Mapping[str, Sequence[Row]]:
+    """The running jobs of each schedd, those on these machines among them."""
     pattern = "|".join(name.replace(".", "[.]") for name in hosts)
     there = 'strcat(RemoteHost ?: LastRemoteHost ?: "", ",", AllRemoteHosts ?: "")'
     on_them = queue.any_of("JobStatus", queue.RUNNING)
     if len(pattern) < LONGEST_PATTERN:  # else all running jobs are sent, and sorted out here
         on_them += f' && regexp("(^|@|,)({pattern})(,|$)", {there}, "i")'
-    attributes = "JobStatus,RemoteHost,LastRemoteHost,AllRemoteHosts"
+    attributes = "ClusterId,ProcId,Owner,JobStatus,RemoteHost,LastRemoteHost,AllRemoteHosts"
     found, missing = each_schedd("-attributes", attributes, "-json", "-constraint", on_them)
     if missing:
         raise SourceError("; ".join(missing))
-    for row in chain.from_iterable(found.values()):
-        for name in hosts_of_job(row) & counts.keys():
-            counts[name] += 1
-    return counts
+    return found
 
 
 def hosts_of_job(row: Row) -> set[str]:

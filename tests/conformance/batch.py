@@ -317,6 +317,16 @@ class BatchConformance(Conformance):
         recorded = bench.batch.jobs_recorded_on([one, two])
         assert dict(recorded) == {one: 2, two: 0}
 
+    def test_the_queue_names_the_jobs_of_a_worker_or_says_that_it_cannot(self, bench: BatchBench) -> None:
+        one, two = bench.add_worker("w1", "10.0.0.1"), bench.add_worker("w2", "10.0.0.2")
+        bench.start_job(one)
+        bench.start_job(one)
+        try:
+            names = bench.batch.jobs_on(one)
+        except UnsupportedError:
+            return
+        assert len(set(names)) == 2 and all(names) and bench.batch.jobs_on(two) == ()
+
     def test_jobs_of_a_lost_worker_stay_recorded(self, bench: BatchBench) -> None:
         name = bench.add_worker("w1", "10.0.0.1")
         bench.start_job(name)

@@ -200,7 +200,10 @@ class Command:
             hosts = re.search(r'regexp\("(.*?)", strcat', self.constraint)
             if hosts is not None:
                 jobs = [j for j in jobs if re.search(hosts.group(1), j["host"], re.IGNORECASE)]
-            return self.show([{"RemoteHost": j["host"]} for j in jobs])
+            ids = ("ClusterId", "ProcId")
+            return self.show(
+                [{**{key: j["ad"][key] for key in ids}, "Owner": j["owner"], "RemoteHost": j["host"]} for j in jobs]
+            )
         universes = {int(found) for found in re.findall(r"JobUniverse == (\d+)", self.constraint)}
         groups: dict[str, dict[str, Any]] = {}
         for number, job in enumerate(j for j in jobs if j["ad"]["JobUniverse"] in universes):

@@ -282,6 +282,19 @@ def test_jobs_are_counted_on_the_machines_asked_for_only(pool: FakePool) -> None
     assert dict(plugin().jobs_recorded_on([])) == {}
 
 
+def test_jobs_are_named_with_their_owners_and_their_schedd_where_there_are_several(pool: FakePool) -> None:
+    pool.submit(2, status=2, host="slot1_1@w1.example.org")
+    pool.submit(1, status=2, host="slot1@W1.example.org")
+    pool.submit(1, status=2, host="slot1@w1.example.org.uk")
+    assert plugin().jobs_on("w1.example.org") == ("1.0 (somebody)", "1.1 (somebody)", "2.0 (somebody)")
+    change(pool, schedds=["head", "two"])
+    pool.submit(1, status=2, host="slot1_2@w1.example.org", schedd="two")
+    assert plugin().jobs_on("w1.example.org")[2:] == ("2.0@head (somebody)", "4.0@two (somebody)")
+    change(pool, dead=["two"])
+    with pytest.raises(SourceError, match="schedd two"):
+        plugin().jobs_on("w1.example.org")
+
+
 def test_jobs_are_counted_on_more_machines_than_an_argument_can_name(pool: FakePool) -> None:
     names = [f"ip-172-31-{number // 250}-{number % 250}.eu-central-1.compute.internal" for number in range(5000)]
     pool.submit(2, status=2, host=f"slot1_1@{names[0]}")
@@ -299,6 +312,7 @@ def test_a_name_that_is_none_never_gets_into_an_expression(pool: FakePool, name:
         lambda: plugin().undrain(name),
         lambda: plugin().forget(name),
         lambda: plugin().jobs_recorded_on([name]),
+        lambda: plugin().jobs_on(name),
     ]
     for call in calls:
         with pytest.raises(SourceError, match="no name of a machine"):

@@ -553,3 +553,15 @@ def test_a_pause_that_comes_between_the_steps_holds() -> None:
     rig.answer()
     assert "paused by elastiqctl" in str(answer.exception(0))
     assert ended(rig) == [] and state_of(node) is State.BUSY
+
+
+def test_jobs_that_no_queue_records_are_not_taken_for_none() -> None:
+    rig, node = rig_with(BUSY, State.BUSY)  # flocked from elsewhere, say
+    rig.batch.script.answers["jobs on"] = ()
+    assert refusal(rig, "terminate").startswith("i-1 runs jobs (4 jobs, which no queue records); ")
+    assert ask(rig, "terminate", look=True)["known"] is False
+    answer = force(rig, [])
+    rig.executor.only("batch").finish()
+    rig.answer()
+    assert "is not known (4 jobs, which no queue records)" in str(answer.exception(0))
+    assert ended(rig) == [] and state_of(node) is State.BUSY
