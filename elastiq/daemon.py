@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Callable, Optional
 
 from elastiq import planner, status
 from elastiq.catalogue import Catalogue
-from elastiq.core import Core, log
+from elastiq.core import Core
 from elastiq.events import Action, Timer
 from elastiq.nodes import TO_COME, State
 from elastiq.observer import Observer
@@ -69,7 +69,8 @@ class Daemon:
         """The same, and schedule the first events."""
         core = self.core
         self.restore()
-        log.info("cluster %s, head %s, nodes known: %d", core.owner.cluster, core.owner.mark, len(core.registry))
+        text = f"cluster {core.owner.cluster}, head {core.owner.mark}, nodes known: {len(core.registry)}"
+        core.say("restored", text, nodes=len(core.registry))
         self._every("check_vms", self.check_vms, first_s=0.0)
         self._every("check_queue", self.observer.read_jobs, first_s=0.0)
         self._every("check_vms_in_error", self.observer.read_problems)
@@ -226,9 +227,9 @@ class Daemon:
             self.matching.ask()
         self.last_plan, self.last_plan_at = plan, core.wall()
         if plan.launches or plan.drains or plan.ends or plan.failed or plan.returns:
-            log.info("plan: %s", plan.summary)
+            core.say("plan", f"plan: {plan.summary}", subject="plan", reason=plan.summary)
         else:
-            core.tell_once("plan", f"plan: {plan.summary}")
+            core.tell_once("plan", f"plan: {plan.summary}", event="plan", reason=plan.summary)
         groups = {group.key: group for group in situation.jobs.groups} if situation.jobs else {}
         asked = tuple(order for order in plan.launches if launching.launch(order))
         for order in asked:

@@ -14,7 +14,7 @@ from elastiq import scale_down
 from elastiq.broker import Orders, Served, Wanted, empty, free_room
 from elastiq.demand import Standing
 from elastiq.interfaces import JobGroup, Worker
-from elastiq.nodes import CAPACITY, IN_SERVICE, JOINED, State
+from elastiq.nodes import CAPACITY, IN_SERVICE, JOINED, Node, State
 from elastiq.packing import Held, Kind, Room, RoomClass, need
 from elastiq.situation import Allowance, Launch, Plan, Situation, Step, Verdict, group_name
 from elastiq.unused import unused_room
@@ -26,13 +26,13 @@ __all__ = ["Allowance", "Launch", "Plan", "Situation", "Step", "Verdict", "group
 
 def plan(s: Situation) -> Plan:
     """Decide what to launch, drain and end now."""
-    noticed = tuple(node for node in s.registry if node.notice)
-    leaving = scale_down.leaving(s, noticed)
+    noticed, odd, may_leave = _unusual(s)
+    leaving = scale_down.leaving(s, may_leave)
     room = _room(s, leaving)
     orders = Orders(s, room)
     may_launch = not s.no_launch and s.settled
     seldom = None
-    if noticed or s.settings.consolidate or any(node.is_odd for node in s.registry):
+    if noticed or odd or s.settings.consolidate:
         from elastiq.seldom import Seldom
 
         seldom = Seldom(s, room, orders, leaving, may_launch)
@@ -62,6 +62,20 @@ def plan(s: Situation) -> Plan:
     }
     made = Plan(launches, tuple(drains), failed, ends, kept, verdicts, returns, "", noticed, found_out)
     return replace(made, summary=_summary(s, made))
+
+
+def _unusual(s: Situation) -> tuple[tuple[Node, ...], bool, bool]:
+    """The nodes that the cloud is about to take; whether any is odd; and whether any may have to leave: taken, ordered
+    out, of an outdated build, or at a site that is not known now. One look at each, as a plan has many to look at."""
+    builds = {pool.name: pool.build for pool in s.settings.pools}
+    noticed, odd, may_leave = [], False, False
+    for node in s.registry:
+        instance, worker = node.instance, node.seen
+        if (instance is not None and instance.notice) or (worker is not None and worker.notice):
+            noticed.append(node)
+        odd = odd or node.is_odd
+        may_leave = may_leave or node.site not in s.sites or builds.get(node.pool, node.build) != node.build
+    return tuple(noticed), odd, may_leave or odd or bool(noticed)
 
 
 # --------------------------------------------------------------------------- scale up
@@ -112,7 +126,8 @@ def _serve(s: Situation, room: Room, orders: Orders, leaving: Mapping[str, str])
     holds = _hold(s, ordered, waited if acting else {}, room, orders)
     trying = {g.key for g in waiting if s.trials.standing(g.key) is Standing.TRYING}
     lost: Counter[str] = Counter()
-    if any((n.was_busy or n.id in leaving) and not trying.isdisjoint(n.groups) for n in s.registry if n.groups):
+    tried = [n for n in s.registry if n.groups and not trying.isdisjoint(n.groups)] if trying else ()
+    if any(node.was_busy or node.id in leaving for node in tried):
         from elastiq.taken import lost_to_others
 
         lost = lost_to_others(s, leaving)

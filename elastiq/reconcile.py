@@ -170,7 +170,7 @@ def take_workers(
 def _seen(registry: Registry, node: Node, worker: Worker, observed_s: float, wall: float, mark: str) -> None:
     before = node.seen
     if worker is before and node.state in IN_SERVICE and not node.failures:
-        let_pass(node, observed_s)
+        let_pass((node,), observed_s)
         registry.learn(node, worker.total)
         return
     same = (node.worker, node.jobs, node.job_starts) == (worker.name, worker.jobs, worker.job_starts)
@@ -204,13 +204,14 @@ def _seen(registry: Registry, node: Node, worker: Worker, observed_s: float, wal
         registry.move(node, State.BUSY, _why_busy(worker, mark), wall)
 
 
-def let_pass(node: Node, observed_s: float) -> None:
-    """Run the clocks of a node in service as by a look that shows the same again."""
-    node.room_s += observed_s
-    if node.starts_per_h:
-        node.starts_per_h *= math.exp(-observed_s / PACE_S)
-    if node.state is State.IDLE:
-        node.idle_s += observed_s
+def let_pass(nodes: Iterable[Node], observed_s: float) -> None:
+    """Run the clocks of nodes in service as by a look that shows the same again."""
+    remains = math.exp(-observed_s / PACE_S)
+    for node in nodes:
+        node.room_s += observed_s
+        node.starts_per_h *= remains
+        if node.state is State.IDLE:
+            node.idle_s += observed_s
 
 
 def _why_busy(worker: Worker, mark: str) -> str:

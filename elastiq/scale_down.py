@@ -6,7 +6,7 @@ Pure.
 from __future__ import annotations
 
 from collections import Counter
-from typing import AbstractSet, Collection, Mapping, Optional
+from typing import AbstractSet, Mapping, Optional
 
 from elastiq.interfaces import Pool, WorkerState
 from elastiq.nodes import AT_BOOT, IN_SERVICE, Node, State
@@ -15,12 +15,10 @@ from elastiq.situation import Situation, Step
 Steps = tuple[Step, ...]
 
 
-def leaving(s: Situation, noticed: Collection[Node]) -> Mapping[str, str]:
-    """The nodes that are to go for another reason than idleness, each with its reason."""
-    builds = {pool.name: pool.build for pool in s.settings.pools}
-    old = noticed or s.drained or any(pool.terms.max_vm_lifetime_s for pool in s.settings.pools)
-    odd = (n.ordered or builds.get(n.pool, n.build) != n.build or n.site not in s.sites for n in s.registry)
-    if not (old or any(odd)):
+def leaving(s: Situation, may_leave: bool) -> Mapping[str, str]:
+    """The nodes that are to go for another reason than idleness, each with its reason. ``may_leave``: one of them by
+    what it is itself."""
+    if not (may_leave or s.drained or any(pool.terms.max_vm_lifetime_s for pool in s.settings.pools)):
         return {}
     from elastiq.leaving import reasons
 

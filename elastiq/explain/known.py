@@ -23,7 +23,7 @@ class Known:
 
     def __init__(self, s: Situation, plan: Plan, at: Callable[[float], str]) -> None:
         self.s, self.plan, self.at = s, plan, at
-        self.leaving = scale_down.leaving(s, [node for node in s.registry if node.notice])
+        self.leaving = scale_down.leaving(s, may_leave=True)
         self.reserved: dict[str, list[tuple[int, JobGroup]]] = defaultdict(list)
         for v in plan.verdicts:
             for machine, jobs in v.machines.items():

@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import math
 from functools import partial
-from typing import Any, Callable, Optional
+from typing import Any, Callable, Container, Optional
 
 from elastiq.daemon import Daemon
+from elastiq.events import Timer
 from elastiq.executor import Outcome
 from elastiq.interfaces import JobGroup
 from elastiq.nodes import AT_BOOT, BLACK_HOLE_STARTS_PER_H, IN_SERVICE, Registry, State
@@ -107,8 +108,7 @@ class QuietExecutor(VirtualExecutor):
         sources = ["queue", "workers", *(source for source in sources if source in self._seen)]
         if not all(map(self._in_vain, sources)):
             return
-        others = (when for when, _, timer in self._events._timers if timer.action and timer not in ticks)
-        next_s = min(others, default=now)
+        next_s = _next(self._events._timers, ticks, now)
         until = min(next_s, self._calm, math.inf if self._clocks is None else self._clocks) - MARGIN_S
         for timer, name in ticks.items():
             when, period_s = timer.when, daemon.period_s(name)
@@ -120,6 +120,21 @@ class QuietExecutor(VirtualExecutor):
             if when > timer.when and timer.action:
                 daemon._timers[name] = self._events.at(when, timer.action)
                 timer.cancel()
+
+
+def _next(heap: list[tuple[float, int, Timer]], ticks: Container[Timer], none: float) -> float:
+    """When the first timer of the queue is due that is not one of the ticks; ``none`` where there is no other. No
+    timer is later than those below it in the heap: mostly a handful are looked at."""
+    found, places = math.inf, [0]
+    while places:
+        place = places.pop()
+        if place < len(heap) and heap[place][0] < found:
+            when, _, timer = heap[place]
+            if timer.action and timer not in ticks:
+                found = when
+            else:
+                places += (2 * place + 1, 2 * place + 2)
+    return none if math.isinf(found) else found
 
 
 def _renew(daemon: Daemon, source: str, began: float) -> None:
@@ -144,12 +159,12 @@ def _renew(daemon: Daemon, source: str, began: float) -> None:
 
 def _pass(registry: Registry, observed_s: float) -> None:
     """Let the clocks go on as by another read that shows the same."""
-    for node in registry:
-        if node.seen is not None:
-            let_pass(node, observed_s)
-        else:
-            node.boot_s += observed_s if node.watched else 0.0
-            node.watched = True
+    let_pass((node for node in registry if node.seen is not None), observed_s)
+    if registry.count(None, AT_BOOT):
+        for node in registry:
+            if node.seen is None:
+                node.boot_s += observed_s if node.watched else 0.0
+                node.watched = True
 
 
 def _calm_until(daemon: Daemon) -> float:
