@@ -32,13 +32,15 @@ from elastiq.protocol import Refused
 ROOT = Path(__file__).resolve().parent.parent.parent
 COMMANDS = ("condor_q", "condor_status", "condor_config_val", "condor_version", "condor_drain")
 
-CONFIG = """\
+# Another one for each process that runs tests: of one user on one machine there can be one daemon of a cluster.
+CLUSTER = "alice" + os.environ.get("PYTEST_XDIST_WORKER", "")
+CONFIG = f"""\
 [elastiq]
-cluster_name = alice
+cluster_name = {CLUSTER}
 check_queue_every_s = 1
 check_vms_every_s = 1
 [ec2]
-api_url = http://127.0.0.1:{port}/
+api_url = http://127.0.0.1:{{port}}/
 region = nowhere
 aws_access_key_id = AKIAEXAMPLE
 aws_secret_access_key = s3cr3t
@@ -161,7 +163,7 @@ def test_start_status_stop(head: Head) -> None:
     assert (started.returncode, started.stdout) == (0, f"elastiq started (pid {pid})\n")
     shown = head.ctl("status")
     assert shown.returncode == 0
-    assert shown.stdout.startswith("elastiq ") and "alice" in shown.stdout
+    assert shown.stdout.startswith("elastiq ") and CLUSTER in shown.stdout
     stopped = head.ctl("stop")
     assert (stopped.returncode, stopped.stdout) == (0, f"elastiq stopped (pid {pid})\n")
     assert head.ctl("status").returncode == 3
@@ -399,7 +401,7 @@ def test_directories_of_two_daemons_stop_neither(head: Head) -> None:
     first = holder(head.paths)
     config, state, run = head.path / "bob.conf", head.path / "state2", head.path / "run2"
     config.touch(0o600)
-    config.write_text(head.paths.config.read_text().replace("alice", "bob"))
+    config.write_text(head.paths.config.read_text().replace(CLUSTER, f"bob-{CLUSTER}"))
     second = Paths(config, head.paths.logdir, state, run)
     others = ["--config", str(config), "--statedir", str(state), "--rundir", str(run)]
     assert head.ctl(*others, "start").returncode == 0
@@ -538,10 +540,10 @@ def test_a_reload_of_an_invalid_file_keeps_the_old_settings_and_says_so(head: He
 
 def test_the_cluster_s_name_cannot_change_under_way(head: Head) -> None:
     head.ctl("start")
-    head.paths.config.write_text(head.paths.config.read_text().replace("alice", "bob"))
+    head.paths.config.write_text(head.paths.config.read_text().replace(CLUSTER, f"bob-{CLUSTER}"))
     with pytest.raises(Refused, match="cluster_name"):
         client.ask(head.paths.socket, "reload")
-    assert head.status()["cluster"] == "alice"
+    assert head.status()["cluster"] == CLUSTER
 
 
 def test_a_reload_over_the_socket_says_what_is_wrong(head: Head) -> None:
