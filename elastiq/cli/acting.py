@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from argparse import Namespace
+from typing import Any, Mapping
 
 from elastiq.cli.asking import FAILED, agreed, answer, ask
 from elastiq.cli.table import Screen
@@ -15,6 +16,68 @@ def reload(paths: Paths, args: Namespace) -> int:
     if isinstance(done, int):
         return done
     answer(args, "the configuration was read again", done["result"])
+    return 0
+
+
+def pause(paths: Paths, args: Namespace) -> int:
+    return _switch(paths, args, {"reason": args.reason or ""})
+
+
+def resume(paths: Paths, args: Namespace) -> int:
+    return _switch(paths, args, {})
+
+
+_OFF = {"launch": "no machine is launched", "terminate": "none is drained or ended"}
+
+
+def _switch(paths: Paths, args: Namespace, more: Mapping[str, str]) -> int:
+    done = ask(paths, args.verb, {"launch": args.launch, "terminate": args.terminate, **more})
+    if isinstance(done, int):
+        return done
+    paused: Mapping[str, str] = done["result"]["paused"]
+    text = "elastiq launches and ends as it is configured"
+    if paused:
+        off = ", ".join(f"{_OFF[act]} ({why})" for act, why in paused.items())
+        text = f"{off}: what would be done is logged, until elastiqctl resume"
+    answer(args, Screen().line(text), done["result"])
+    return 0
+
+
+def scale(paths: Paths, args: Namespace) -> int:
+    done = ask(paths, "scale", {"vms": args.vms, "pool": args.pool or ""})
+    if isinstance(done, int):
+        return done
+    what, option = (f"pool {args.pool}", f" --pool {args.pool}") if args.pool else ("the cluster", "")
+    text = f"{what} is held at {args.vms} or more machines, until elastiqctl scale auto{option}"
+    if args.vms is None:
+        text = f"{what} is as large as jobs and min_vms ask for"
+    answer(args, Screen().line(text), done["result"])
+    return 0
+
+
+def drain(paths: Paths, args: Namespace) -> int:
+    done = ask(paths, "drain", {"node": args.node, "reason": args.reason or ""})
+    if isinstance(done, int):
+        return done
+    answer(args, Screen().line(_drained(done["result"])), done["result"])
+    return 0
+
+
+def _drained(node: Mapping[str, Any]) -> str:
+    name, jobs, undo = node["node"], node["jobs"], f"(undone by: elastiqctl undrain {node['node']})"
+    if not node["worker"]:
+        return f"{name} ({node['state']}) ends when it has joined, before jobs start there {undo}"
+    after = f" once its {counted(jobs, 'job')} {'has' if jobs == 1 else 'have'} ended" if jobs else ""
+    if not node["can_drain"]:
+        return f"{name} ends once it is idle; this batch system cannot keep jobs off it until then {undo}"
+    return f"{name} takes no more jobs, and ends{after} {undo}"
+
+
+def undrain(paths: Paths, args: Namespace) -> int:
+    done = ask(paths, "undrain", {"node": args.node})
+    if isinstance(done, int):
+        return done
+    answer(args, Screen().line(f"{done['result']['node']} takes jobs again"), done["result"])
     return 0
 
 

@@ -11,6 +11,7 @@ from urllib.parse import quote
 
 from elastiq.store import VERSION, Store, StoreError
 
+STATE = "elastiq.db"  # in the state directory
 BUSY_S = 5.0
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from argparse import ArgumentParser
 
-from elastiq.cli.verb import Verb, Verbs
+from elastiq.cli.verb import Verb, Verbs, count
+from elastiq.cli.when import since
 
 STATUS_KEYS = "for programs: the keys of docs/status.md"
 
@@ -13,7 +14,67 @@ def _explain(parser: ArgumentParser) -> None:
     parser.add_argument("what", nargs="?", metavar="JOB | NODE | POOL", help="without: all that is unusual")
 
 
+def _history(parser: ArgumentParser) -> None:
+    parser.add_argument("--node", metavar="NAME", help="of this node, instance or launch")
+    parser.add_argument("--pool", metavar="NAME", help="of this pool")
+    parser.add_argument("--since", type=since, metavar="TIME", help="30m, 2h, 7d ago, or 2026-11-30, or 14:00")
+    parser.add_argument("-n", "--lines", type=count, default=50, help="the last so many (default 50; 0: all there are)")
+    parser.add_argument("--all", action="store_true", help="every change of state, too")
+
+
+def _check(parser: ArgumentParser) -> None:
+    parser.add_argument("--strict", action="store_true", help="a warning is an error, too")
+    parser.add_argument("--timeout", type=_seconds, default=60.0, metavar="S", help="for each check (default 60)")
+    parser.add_argument("--user", metavar="NAME", help="as whom elastiq runs; not given: the service's user")
+
+
+def _seconds(text: str) -> float:
+    """A time above nothing."""
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < 86_400:
+        raise ArgumentTypeError(f"{text!r} is no number of seconds")
+    return seconds
+
+
 LOOKING: Verbs = {
+    "history": Verb(
+        "every launch and end with its reason, and what people commanded; newest last",
+        "history:history",
+        """\
+It is read from the state, whether elastiq runs or not; where that may not be read, the running elastiq is asked. It
+holds the last 20,000 lines.""",
+        """\
+  elastiqctl history                          the last 50 launches and ends
+  elastiqctl history --since 2h --pool gpu
+  elastiqctl history --node i-0a1b2c3d --all  the whole life of a machine
+  elastiqctl history -n 0 --json | jq '.history[] | select(.what == "failed")'""",
+        """\
+0 shown   1 there is no state, or it is damaged   3 it may not be read here, and elastiq does not run
+  4 it may not be read here, nor may elastiq be asked""",
+        arguments=_history,
+    ),
+    "check": Verb(
+        "look at all that elastiq needs before its first launch, and say what to do",
+        "check:check",
+        """\
+It looks at the configuration, this machine, the batch system and every site, side by side, as the user as whom elastiq
+runs: run it as root, which becomes that user. Nothing is launched, drained, ended or changed; what would be is asked
+for as a dry run where the cloud surely knows that. What cannot be found out is `unknown`, and hides nothing else.
+docs/check.md says what each check means.""",
+        """\
+  elastiqctl check                                  before the first start, and after a change
+  elastiqctl --config new.conf check                what of another configuration?
+  elastiqctl check --json | jq '.checks[] | select(.level != "ok")'
+  elastiqctl check --strict || mail -s elastiq root""",
+        """\
+0 all is ok, or there are warnings   1 an error; with --strict: or a warning
+  4 no error, but something could not be found out   78 error in the configuration""",
+        arguments=_check,
+        json="for programs: the keys of docs/check.md",
+    ),
     "status": Verb(
         "what elastiq does and why",
         "commands:status",

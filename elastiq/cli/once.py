@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Callable, Mapping, Optional, TypeVar
 
 from elastiq import identity
+from elastiq.cli.copied import STATE as STATE
 from elastiq.cli.copied import CopiedStore
 from elastiq.core import Core
 from elastiq.daemon import Daemon
@@ -29,7 +30,6 @@ from elastiq.settings import Settings
 from elastiq.threads import ThreadExecutor
 
 T = TypeVar("T")
-STATE = "elastiq.db"
 PATIENCE_S = 5.0
 NO_ID = "this machine has no machine id: elastiq makes one of its own when it first starts"
 
