@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentParser
+from argparse import ArgumentParser, ArgumentTypeError
 
 from elastiq.cli.verb import Verb, Verbs, count
 from elastiq.cli.when import since
