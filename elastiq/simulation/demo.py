@@ -74,7 +74,8 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     except OSError as error:
         if args.web is None:
             raise
-        print(f"elastiqctl demo: port {args.web}: {error.strerror}; another: --web PORT", file=sys.stderr)
+        why = os.strerror(error.errno or 0)
+        print(f"elastiqctl demo: port {args.web}: {why}; another: --web PORT", file=sys.stderr)
         return EXIT_UNFINISHED
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+import os
 import time
 from collections import Counter
 from pathlib import Path
@@ -28,6 +29,7 @@ FILES = Path(__file__).with_name("files")
 KINDS = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 SAVED_EVERY = 2  # samples
 AGAIN_S = 60.0  # until the next try to listen
+LONGEST_PAUSE_S = 600.0  # after faults
 
 
 class Page:
@@ -43,6 +45,7 @@ class Page:
         self.server: Optional[PageServer] = None
         self._wanted: Mapping[str, Any] = {}
         self._again = math.inf  # when to try once more to listen
+        self._pause_s = pace.tick_s
         self._timer = self._core.events.after(0.0, self._tick)
 
     def __call__(self, event: str, fields: Mapping[str, Any]) -> None:
@@ -82,8 +85,8 @@ class Page:
             self.server = PageServer(host, port, self.resources(), self._wanted["hosts"])
         except OSError as error:
             self._again = core.now() + AGAIN_S
-            text = f"cannot listen on {listen} ({error.strerror}): there is no page; free it, or set another in [web]"
-            core.tell("web", text)
+            why = os.strerror(error.errno or 0)  # its own text names the address in Python's way
+            core.tell("web", f"cannot listen on {listen} ({why}): there is no page; free it, or set another in [web]")
             return
         core.tell("web", "")
         log.info("web: http://%s/", listen)
@@ -109,8 +112,9 @@ class Page:
     # ------------------------------------------------------------------ looking
 
     def _tick(self) -> None:
-        self._core.guard("web", self._look_around)
-        self._timer = self._core.events.after(self._pace.tick_s, self._tick)
+        well = self._core.guard("web", self._look_around)
+        self._pause_s = self._pace.tick_s if well else min(LONGEST_PAUSE_S, self._pause_s * 2)
+        self._timer = self._core.events.after(self._pause_s, self._tick)
 
     def _look_around(self) -> None:
         now = self._core.now()

@@ -60,11 +60,9 @@ class Trend:
     def add(self, wall: float, values: Sequence[float]) -> list[Kept]:
         """Take a row; returns all that are new, for the store. After a step back of the clock, what lies ahead goes."""
         before = at(self._rows[0][-1]) if self._rows[0] else -math.inf
-        for rows, tier in zip(self._rows, self.tiers):
+        for rows in self._rows:
             while rows and at(rows[-1]) > wall:
                 rows.pop()
-            while rows and at(rows[0]) < wall - tier.span_s:
-                rows.popleft()
         new = [self._keep(0, _ROW.pack(wall, *values), at_end=True)]
         for number, tier in enumerate(self.tiers[1:], 1):
             begin = before // tier.step_s * tier.step_s if before > -math.inf else math.inf
@@ -72,6 +70,9 @@ class Trend:
                 finer = [row for row in self._rows[number - 1] if begin <= at(row) < begin + tier.step_s]
                 if finer:
                     new.append(self._keep(number, _ROW.pack(begin, *mean(map(unpack, finer)))))
+        for rows, tier in zip(self._rows, self.tiers):
+            while at(rows[0] if rows else new[0].row) < wall - tier.span_s:
+                rows.popleft()
         self._publish()
         return new
 

@@ -8,7 +8,6 @@ const MACHINES = [
 const JOBS = [["running", "running"], ["waiting", "waiting"]];
 const LEFT = 38, RIGHT = 12, TOP = 24, FOOT = 22, BETWEEN = 20;
 const STEPS_S = [60, 120, 300, 600, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800, 604800, 1209600];
-const GAP = 2.2;
 
 export class Chart {
   constructor(parent) {
@@ -32,7 +31,8 @@ export class Chart {
     });
   }
 
-  // `data` as history.json has it; `limit` is max_vms, or null.
+  // `data` as history.json has it, and `gap_s`: points that are farther apart have a gap between them; `limit` is
+  // max_vms, or null.
   set(data, limit) {
     Object.assign(this, { data, limit });
     if (this.chosen !== null && this.chosen >= data.at.length) this.chosen = null;
@@ -150,10 +150,10 @@ export class Chart {
 
   // Pieces of time without a gap, as lists of indices.
   pieces(known) {
-    const { at, width_s } = this.data, found = [];
+    const { at, gap_s } = this.data, found = [];
     let piece = [];
     at.forEach((time, index) => {
-      if (piece.length && (!known(index) || time - at[piece[piece.length - 1]] > GAP * width_s)) {
+      if (piece.length && (!known(index) || time - at[piece[piece.length - 1]] > gap_s)) {
         found.push(piece);
         piece = [];
       }

@@ -5,6 +5,7 @@ import { age, byId, clock, counted, duration, el, number, show, tick } from "./d
 
 const POLL_MS = 2000, HISTORY_MS = 30000, PATIENCE_MS = 15000;
 const SILENT_S = 20; // the loop publishes every two seconds for one who looks
+const GAP = 2.2, SERIES = ["waiting", "running", "booting", "idle", "busy", "draining", "other", "cost"];
 const RANGES = [["1 h", 3600], ["6 h", 21600], ["24 h", 86400], ["7 d", 604800], ["60 d", 5184000]];
 const STATES = {
   busy: ["good", "busy"], idle: ["info", "idle"], draining: ["drain", "draining"], terminating: ["drain", "draining"],
@@ -20,7 +21,7 @@ const KINDS = {
 
 const chart = new Chart(byId("chart"));
 let range = RANGES.some(([, span]) => span === saved("range")) ? saved("range") : RANGES[0][1];
-let history = null, latest = null, heard = null, failures = 0, feedLength = 12;
+let history = null, seen = [], latest = null, heard = null, failures = 0, feedLength = 12;
 
 // ------------------------------------------------------------------ asking
 
@@ -36,6 +37,7 @@ async function poll() {
     clock.set(latest);
     heard = performance.now();
     failures = 0;
+    seen.push(point(latest));
     render(latest);
     chartNow();
   } catch (error) {
@@ -304,21 +306,26 @@ function sources(status) {
 
 // ------------------------------------------------------------------ the chart
 
-// What is now goes behind what is kept, so that the end of the chart is never old.
+// What was seen since the history was asked for goes behind it, so that the end of the chart is never old.
 function chartNow() {
   if (!history || !latest) return;
-  const { status, states, cost } = latest, count = (...names) => names.reduce((sum, name) => sum + (states[name] ?? 0), 0);
-  const known = status.queue.known, now = {
-    at: status.at, waiting: known ? status.queue.waiting_jobs : null, running: known ? status.queue.running_jobs : null,
-    busy: count("busy"), idle: count("idle"), booting: count("requested", "pending", "booting"),
-    draining: count("draining", "terminating"), other: count("stopped", "lost", "failed"), cost,
-  };
-  const kept = history.at.filter((at) => at < status.at).length, data = { width_s: history.width_s };
-  for (const [name, value] of Object.entries(now)) data[name] = [...history[name].slice(0, kept), value];
+  const { status, speed } = latest, kept = history.at.length ? history.at[history.at.length - 1] : 0;
+  seen = seen.filter((one) => one.at > kept && one.at <= status.at).slice(-500);
+  const data = { width_s: history.width_s, gap_s: Math.max(GAP * history.width_s, 5 * speed) };
+  for (const name of ["at", ...SERIES]) data[name] = [...history[name], ...seen.map((one) => one[name])];
   data.until = status.at;
   data.since = status.at - (history.until - history.since);
   if (latest.began !== null) data.since = Math.max(data.since, Math.min(latest.began, status.at - 60));
   chart.set(data, status.quota.max_vms);
+}
+
+function point({ status, states, cost }) {
+  const count = (...names) => names.reduce((sum, name) => sum + (states[name] ?? 0), 0), known = status.queue.known;
+  return {
+    at: status.at, waiting: known ? status.queue.waiting_jobs : null, running: known ? status.queue.running_jobs : null,
+    busy: count("busy"), idle: count("idle"), booting: count("requested", "pending", "booting"),
+    draining: count("draining", "terminating"), other: count("stopped", "lost", "failed"), cost,
+  };
 }
 
 function saved(name) {
