@@ -102,19 +102,18 @@ class Core:
 
     def tell(self, subject: str, text: str, level: int = logging.WARNING) -> None:
         """Keep a notice for the status, and log it when it is new but for numbers. An empty text takes it back."""
-        if not text:
-            if self.notices.pop(subject, None):
-                self.say("notice", f"{subject}: over", subject=subject, reason="")
-            return
-        if _kind(self.notices.get(subject, "")) != _kind(text):
-            self.say("notice", f"{subject}: {text}", level, subject=subject, reason=text)
-        self.notices[subject] = text
+        if text:
+            if _kind(self.notices.get(subject, "")) != _kind(text):
+                self.say("notice", f"{subject}: {text}", level, subject=subject, reason=text)
+            self.notices[subject] = text
+        elif self.notices.pop(subject, None):
+            self.say("notice", f"{subject}: over", subject=subject, reason="")
 
-    def tell_once(self, subject: str, text: str, level: int = logging.INFO) -> None:
+    def tell_once(self, subject: str, text: str, level: int = logging.INFO, event: str = "note", **more: Any) -> None:
         """Log a sentence when it differs, not only in numbers, from the last one on the subject."""
         if self._told.get(subject) != _kind(text):
             self._told[subject] = _kind(text)
-            log.log(level, "%s", text)
+            self.say(event, text, level, subject=subject, **more)
 
     def record(self, what: str, node: str, pool: str, reason: str) -> None:
         """A line of history."""
@@ -151,8 +150,9 @@ class Core:
             fault = f"{name}: {type(exc).__name__} at {where.name}:{where.lineno}"
             self.faults[fault] += 1
             self.count("handler_faults")
-            text = "%s: this is a bug in elastiq; the loop goes on" if self.faults[fault] == 1 else "%s: once more"
-            log.error(text, fault, exc_info=self.faults[fault] == 1)
+            new = self.faults[fault] == 1
+            text = f"{fault}: {'this is a bug in elastiq; the loop goes on' if new else 'once more'}"
+            log.error("%s", text, exc_info=new, extra={"event": "fault", "fields": {"reason": fault}})
             return False
 
     def _guarded(self, name: str, done: Done[Any]) -> Done[Any]:
@@ -281,18 +281,20 @@ class Core:
         node, before, after = move.node, move.before, move.after
         if not move.legal:
             self.count("illegal_transitions")
-            log.error("%s: illegal transition %s -> %s (%s)", node.name, before.value, after.value, move.reason)
+            text = f"{node.name}: illegal transition {before.value} -> {after.value} ({move.reason})"
+            self.say("fault", text, logging.ERROR, reason=text)
             return
         facts = {key: getattr(node, key) for key in ("id", "instance_id", "pool", "flavour")}
         facts.update(node=node.name, before=before.value, after=after.value, reason=move.reason)
-        self.say("node", f"{node.name} ({node.pool}): {before.value} -> {after.value}: {move.reason}", **facts)
+        level = logging.WARNING if after in (State.LOST, State.FAILED) else logging.INFO
+        self.say("node", f"{node.name} ({node.pool}): {before.value} -> {after.value}: {move.reason}", level, **facts)
         self.count(f"moves_{after.value}")
         if before in {*TO_COME, State.FAILED} and after in IN_SERVICE:
             self.health.boot_joined(node.pool)
         elif before in AT_BOOT and after in SPENT and not node.ordered:
-            from elastiq.refusals import boot_failed
+            from elastiq.failed_boots import failed
 
-            boot_failed(self.health, node.pool, self.now())
+            failed(self, node.pool)
         if after not in (State.GONE, State.FAILED, State.STOPPED):
             return
         for kind in TOLD_OF_NODES:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
-from elastiq.core import Core, log
+from elastiq.core import Core
 from elastiq.executor import Outcome, UnsentError
 from elastiq.interfaces import Instance, Intent, LaunchError, Offer
 from elastiq.observations import STALE_PERIODS, Watch
@@ -26,7 +26,8 @@ def take_up(launching: Launching, intent: Intent) -> None:
     nodes = core.registry.requested(intent.id)
     if nodes:
         launching.open[intent.id] = OpenIntent(launching, intent, nodes[0].site, core.now())
-        log.warning("the outcome of launch %s is not known: looking for its instances", intent.id)
+        text = f"the outcome of launch {intent.id} is not known: looking for its instances"
+        core.say("launch_unknown", text, logging.WARNING, intent=intent.id, pool=intent.offer.pool, reason="")
     else:
         launching.close(intent)
 
@@ -44,7 +45,8 @@ def failed(launching: Launching, intent: Intent, site: str, error: BaseException
         launching.drop_rest(intent, text)
     else:
         launching.open[intent.id] = OpenIntent(launching, intent, site, ended)
-        log.warning("launch %s: %s: its outcome is unknown, looking for instances", intent.id, text)
+        told = f"launch {intent.id}: {text}: its outcome is unknown, looking for instances"
+        core.say("launch_unknown", told, logging.WARNING, intent=intent.id, pool=intent.offer.pool, reason=text)
 
 
 def _block_over(core: Core, subject: str, offer: Offer, site: str) -> None:
@@ -85,7 +87,8 @@ class OpenIntent:
         if self.launching.core.failed(f"find {self.intent.id}", "seeking a launch", outcome):
             return
         if self.launching.made(self.intent, outcome.value or ()):
-            log.info("launch %s had made instances: adopted", self.intent.id)
+            text, pool = f"launch {self.intent.id} had made instances: adopted", self.intent.offer.pool
+            self.launching.core.say("launch_found", text, intent=self.intent.id, pool=pool)
         self._judge()
 
     def _judge(self) -> None:

@@ -1,4 +1,4 @@
-"""Where elastiq's log goes: standard error, and rotated files where a directory is given.
+"""Where elastiq's log goes: standard error, and rotated files where a directory is given (docs/logs.md).
 
 Only elastiq's own loggers follow ``log_level``. Libraries are kept at warnings: botocore's debug log
 holds user data. A sink that fails (disk full, broken pipe, closed or stuck standard error) is counted and
@@ -29,9 +29,8 @@ class LogSinks:
     """The sinks that `setup` installed, and how they fare."""
 
     def __init__(self) -> None:
-        self.failures = 0
-        """How often a sink could not write a record or rotate its files."""
-        self.last_error = ""
+        self.failures, self.last_error = 0, ""
+        """How often a sink could not write a record or rotate its files, and why the last time."""
         self.handlers: list[logging.Handler] = []
 
     def failed(self, sink: str, error: Optional[BaseException]) -> None:
@@ -75,6 +74,10 @@ def setup(level: str, fmt: str, logdir: Union[str, Path, None] = None, stream: O
     for handler in sinks.handlers:
         handler.setFormatter(formatter)
         logging.getLogger().addHandler(handler)
+    if stream is not None and "JOURNAL_STREAM" in os.environ:
+        from elastiq.journal import adapt
+
+        adapt(sinks.handlers[0], stream, _TextFormatter() if fmt == "text" else formatter, fmt == "text")
     logging.captureWarnings(True)
     number = logging.getLevelName(level.upper())
     for name in ("elastiq", None, *LIBRARIES):

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any, Mapping
 
-from elastiq.core import Core, log
+from elastiq.core import Core
 from elastiq.protocol import Refused
 
 
@@ -21,5 +22,6 @@ def change(core: Core, verb: str, args: Mapping[str, Any]) -> dict[str, Any]:
             raise Refused("impossible", "the state cannot be written (see elastiqctl status): nothing was changed")
         core.drained = drained
         core.record(verb, "", name, f"elastiqctl {verb}")
-        log.warning("pool %s: %s service, as a person asked for", name, "out of" if name in drained else "back in")
+        what = f"pool {name}: {'out of' if name in drained else 'back in'} service"
+        core.say("command", f"{what}, as a person asked for", logging.WARNING, verb=verb, pool=name, reason=what)
     return {"drained": sorted(drained)}

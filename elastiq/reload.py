@@ -31,7 +31,7 @@ def reload(service: Service) -> Answer:
     except Refused:
         raise
     except Exception:  # only to have it in the log: it goes on to whoever asked
-        log.exception("internal fault in a reload")
+        log.exception("internal fault in a reload", extra={"event": "fault"})
         raise
 
 
@@ -50,7 +50,7 @@ def _reload(service: Service) -> Answer:
     except (config.ConfigError, SourceError, OSError) as error:
         text = "; ".join(str(error).splitlines())
         notice = f"refused, the old settings stay: {text}"
-        log.error("reload %s", notice)
+        log.error("reload %s", notice, extra={"event": "reload", "fields": {"reason": text}})
         events.post(lambda: daemon.core.tell("reload", notice, logging.DEBUG))
         raise Refused("config", text) from None
     finally:
@@ -81,4 +81,4 @@ def take_over(daemon: Daemon, settings: Settings, batch: BatchSystem, clouds: Ma
     core.health.blocks.clear()
     for name in ("check_vms", "check_queue"):
         daemon.advance(name)
-    log.info("configuration reloaded")
+    core.say("reload", "configuration reloaded", reason="")

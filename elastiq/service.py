@@ -117,7 +117,7 @@ class Service:
             signal.signal(number, lambda *_: None)
         threading.Thread(target=self._decide, name="elastiq decisions", daemon=True).start()
         code = self._supervise(signals)
-        log.info("elastiq ends")
+        log.info("elastiq ends", extra={"event": "end"})
         return self._code or code
 
     # ------------------------------------------------------------------ the decision thread
@@ -141,10 +141,10 @@ class Service:
             from elastiq.exits import explained
 
             self._code, lines = explained(error)
-            log.critical("%s", "; ".join(lines))
+            log.critical("%s", "; ".join(lines), extra={"event": "failed"})
         except Exception:  # whatever it is, the exit code has to say so
             self._code = EXIT_FAULT
-            log.critical("the decision loop ended by an internal fault", exc_info=True)
+            log.critical("the decision loop ended by an internal fault", exc_info=True, extra={"event": "failed"})
         finally:
             os.write(self._pipe, bytes([ENDED]))
 
@@ -168,17 +168,17 @@ class Service:
             if number == ENDED:
                 return 0
             if number == signal.SIGALRM:
-                log.error("the decision loop did not end within %g s: leaving without it", LEAVE_S)
+                log.error(f"the loop did not end within {LEAVE_S:g} s: leaving without it", extra={"event": "failed"})
                 return EXIT_FAULT
             if number == signal.SIGHUP:
                 self.reloads.submit(self.reload)  # what is wrong is in the log and in the status
             elif leaving:
-                log.warning("second signal: leaving at once")
+                log.warning("second signal: leaving at once", extra={"event": "signal"})
                 return 128 + number
             else:
                 leaving = True
                 signal.setitimer(signal.ITIMER_REAL, LEAVE_S)
-                log.info("%s: ending", signal.Signals(number).name)
+                log.info("%s: ending", signal.Signals(number).name, extra={"event": "signal"})
                 notify("STOPPING=1")
                 if self.daemon is None:
                     return 0  # nothing was begun yet
@@ -200,9 +200,9 @@ class Service:
 
     def begin_log(self, loaded: config.Loaded, what: str) -> None:
         self._sinks = logs.setup(loaded.settings.log_level, loaded.settings.log_format, self._logdir, self._stream)
-        log.info("%s, %s says: %s", what, self.paths.config, ", ".join(loaded.set_keys))
+        log.info("%s, %s says: %s", what, self.paths.config, ", ".join(loaded.set_keys), extra={"event": "config"})
         for warning in loaded.warnings:
-            log.warning("%s", warning)
+            log.warning("%s", warning, extra={"event": "config"})
 
 
 if __name__ == "__main__":

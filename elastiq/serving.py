@@ -49,7 +49,7 @@ def _answer(server: ControlServer, line: bytes, uid: int, client: socket.socket)
     except Refused as refused:
         return {"v": VERSION, "ok": False, "code": refused.code, "error": str(refused)}
     except Exception as error:  # a fault of ours: the client must hear of it, and the log its traceback
-        log.exception("control socket: fault in a request")
+        log.exception("control socket: fault in a request", extra={"event": "fault"})
         text = f"internal fault ({type(error).__name__}): see the log"
         return {"v": VERSION, "ok": False, "code": "fault", "error": text}
 
@@ -60,7 +60,8 @@ def _do(server: ControlServer, verb: str, args: Answer, uid: int, client: socket
     if verb not in READS:
         if uid not in (0, os.geteuid()):
             raise Refused("denied", f"`{verb}` is only for root and for the user that elastiq runs as")
-        log.info("control socket: %s asked by user id %d", verb, uid)
+        asked = {"event": "command_asked", "fields": {"verb": verb, "uid": uid}}
+        log.info("control socket: %s asked by user id %d", verb, uid, extra=asked)
     with server.lock:
         server.idle.pop(client, None)
     try:

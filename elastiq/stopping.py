@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Mapping, Sequence
 
 from elastiq import refusals
-from elastiq.core import Core, log
+from elastiq.core import Core
 from elastiq.executor import Outcome, UnsentError
 from elastiq.failed_drains import in_service
 from elastiq.health import Block
@@ -229,7 +229,8 @@ def _started(
         refusals.refused(core.health, order.offer, nodes[0].site, error, core.now())
         _not_started(core, nodes, core.explain(error), not isinstance(error, OF_THE_CLOUD))
     elif error is not None:  # the listings will tell
-        log.log(logging.WARNING, "start of %s: %s", order.offer, core.explain(error))
+        text, pool = core.explain(error), order.offer.pool
+        core.say("start_unknown", f"start of {order.offer}: {text}", logging.WARNING, pool=pool, reason=text)
     else:
         _answered(launching, order, nodes, outcome.value or {})
     launching.replan()

@@ -19,6 +19,7 @@ import pytest
 
 from elastiq import logfiles, logs
 from elastiq.inifile import ConfigError
+from tests.unit.fakes import Surroundings
 
 log = logging.getLogger("elastiq.some.module")
 
@@ -157,6 +158,29 @@ def test_json_is_one_object_a_line_with_stable_keys() -> None:
     assert "RuntimeError: x" in second["exc_info"]
 
 
+def test_the_fields_of_an_event_are_keys_of_the_json_object() -> None:
+    stream = Stream()
+    logs.setup("info", "json", stream=stream)
+    core = Surroundings().core
+    core.say("node", "i-1: idle -> busy", node="i-1", pool="ec2", before="idle", after="busy", reason="a job")
+    core.say("command", "done", logging.WARNING, verb="pause", acts=["launch"], reason=None)
+    core.say("odd", "cannot take the place of another key", message="x", logger="y", fields="z")
+    one, two, three = (json.loads(line) for line in stream.getvalue().splitlines())
+    assert {key: one[key] for key in one.keys() - {"time"}} == {
+        "level": "INFO",
+        "logger": "elastiq",
+        "message": "i-1: idle -> busy",
+        "event": "node",
+        "node": "i-1",
+        "pool": "ec2",
+        "before": "idle",
+        "after": "busy",
+        "reason": "a job",
+    }
+    assert (two["acts"], two["reason"], two["level"]) == (["launch"], None, "WARNING")
+    assert three["message"] == "cannot take the place of another key" and three["logger"] == "elastiq"
+
+
 def test_the_old_layout_of_the_json_library_serves_too(monkeypatch: pytest.MonkeyPatch) -> None:
     class JsonFormatter(logging.Formatter):
         def __init__(self, fmt: str, datefmt: str, rename_fields: dict[str, str]) -> None:
@@ -178,6 +202,74 @@ def test_json_without_the_library_is_an_error_for_a_person(monkeypatch: pytest.M
         monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(ConfigError, match="python-json-logger"):
         logs.setup("info", "json", stream=Stream())
+
+
+# ----------------------------------------------------------------------------- systemd's journal
+
+
+def journaled(stream: Stream, monkeypatch: pytest.MonkeyPatch, inode: int = 0, fmt: str = "text") -> list[str]:
+    """What is written of a record of each level, where systemd has connected a stream of this inode, or this one."""
+    found = os.fstat(stream.fileno())
+    monkeypatch.setenv("JOURNAL_STREAM", f"{found.st_dev}:{inode or found.st_ino}")
+    logs.setup("debug", fmt, stream=stream)
+    for word in ("debug", "info", "warning", "error", "critical"):
+        getattr(log, word)("said at %s", word)
+    return stream.getvalue().splitlines()
+
+
+def test_the_journal_gets_priorities_and_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert journaled(Stream(), monkeypatch) == [
+        "<7>said at debug",
+        "<6>said at info",
+        "<4>said at warning",
+        "<3>said at error",
+        "<2>said at critical",
+    ]
+
+
+def test_a_stream_that_was_led_elsewhere_is_not_the_journal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As of what `elastiqctl start` begins from within a service: the variable is there, the journal is not."""
+    assert journaled(Stream(), monkeypatch, inode=1)[0].endswith("DEBUG elastiq.some.module: said at debug")
+
+
+def test_each_line_of_a_traceback_has_the_priority(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = Stream()
+    journaled(stream, monkeypatch)
+    try:
+        raise RuntimeError("x")
+    except RuntimeError:
+        log.exception("failed")
+    lines = stream.getvalue().splitlines()[5:]
+    assert len(lines) >= 4 and all(line.startswith("<3>") for line in lines)
+
+
+def test_a_message_cannot_pretend_a_priority(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = Stream()
+    journaled(stream, monkeypatch)
+    log.info("\n<0>panic")
+    assert stream.getvalue().splitlines()[5:] == ["<6>\\n<0>panic"]
+
+
+def test_a_library_is_named_in_the_journal(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = Stream()
+    journaled(stream, monkeypatch)
+    logging.getLogger("botocore.auth").warning("old")
+    assert stream.getvalue().splitlines()[5:] == ["<4>botocore.auth: old"]
+
+
+def test_json_stays_json_in_the_journal(monkeypatch: pytest.MonkeyPatch) -> None:
+    line = journaled(Stream(), monkeypatch, fmt="json")[2]
+    assert line.startswith("<4>") and json.loads(line[3:])["message"] == "said at warning"
+
+
+def test_files_beside_the_journal_keep_the_time(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    stream = Stream()
+    found = os.fstat(stream.fileno())
+    monkeypatch.setenv("JOURNAL_STREAM", f"{found.st_dev}:{found.st_ino}")
+    logs.setup("info", "text", tmp_path, stream)
+    log.info("hello")
+    assert stream.getvalue() == "<6>hello\n"
+    assert (tmp_path / "elastiq.log").read_text().endswith("INFO elastiq.some.module: hello\n")
 
 
 # ----------------------------------------------------------------------------- files
