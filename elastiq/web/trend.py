@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import struct
 from collections import deque
+from itertools import takewhile
 from typing import Any, Iterable, Iterator, NamedTuple, Sequence
 
 # What a row holds behind its wall time: jobs, then machines by what they are, then their price an hour.
@@ -67,8 +68,7 @@ class Trend:
         for number, tier in enumerate(self.tiers[1:], 1):
             begin = before // tier.step_s * tier.step_s if before > -math.inf else math.inf
             if begin + tier.step_s <= wall:  # the step in which the last row fell is over
-                finer = [row for row in self._rows[number - 1] if begin <= at(row) < begin + tier.step_s]
-                if finer:
+                if finer := _between(self._rows[number - 1], begin, begin + tier.step_s):
                     new.append(self._keep(number, _ROW.pack(begin, *mean(map(unpack, finer)))))
         for rows, tier in zip(self._rows, self.tiers):
             while at(rows[0] if rows else new[0].row) < wall - tier.span_s:
@@ -85,6 +85,12 @@ class Trend:
 
     def _publish(self) -> None:
         self.rows: Rows = tuple(tuple(rows) for rows in self._rows)
+
+
+def _between(rows: deque[bytes], begin: float, end: float) -> list[bytes]:
+    """Those of a step that is over: they are among the newest."""
+    newest = takewhile(lambda row: at(row) >= begin, reversed(rows))
+    return [row for row in newest if at(row) < end]
 
 
 def at(row: bytes) -> float:

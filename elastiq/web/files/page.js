@@ -19,9 +19,11 @@ const KINDS = {
   lost: ["lost", "bad"], failed: ["failed", "bad"], notice: ["notice", "warn"],
 };
 
+const FEW = 12; // rows, until a person wants more
+
 const chart = new Chart(byId("chart"));
 let range = RANGES.some(([, span]) => span === saved("range")) ? saved("range") : RANGES[0][1];
-let history = null, seen = [], latest = null, heard = null, failures = 0, feedLength = 12;
+let history = null, seen = [], latest = null, heard = null, failures = 0, feedLength = FEW, allNodes = false;
 
 // ------------------------------------------------------------------ asking
 
@@ -214,17 +216,19 @@ function nodes(status, states, left) {
   show(byId("board"), status.nodes.map((node) => [node.id, node.state, node.jobs]), () =>
     (status.nodes.length < 9 ? [] : [...status.nodes].sort((a, b) => order(a) - order(b))).map((node) =>
       el("i", { class: `f-${STATES[node.state]?.[1] ?? "other"}`, title: `${node.id} ${node.state}` })));
-  show(byId("nodes"), [status.nodes, left.nodes], () => {
+  const rows = allNodes ? status.nodes : status.nodes.slice(0, FEW);
+  byId("more-nodes").hidden = rows.length === status.nodes.length;
+  show(byId("nodes"), [rows, left.nodes], () => {
     if (!status.nodes.length) return el("p", { class: "none" }, "There is none. Machines are launched when jobs wait that have no room.");
     const head = [["Machine", "first"], ["State", "tight"], ["For", "tight label"], ["Jobs", "num label"], ["Why", "why"]];
-    return [table(head, status.nodes.map((node) => [
+    return [table(head, rows.map((node) => [
       [el("div", { class: "name" }, node.id), el("div", { class: "sub" },
         [node.worker, [node.pool, node.flavour, node.market].filter(Boolean).join(" / ")].filter(Boolean).join(" · "))],
       pill(node.state),
       age(node.since),
       node.jobs ? String(node.jobs) : "",
       [node.condemned ? el("span", { class: "pill bad" }, "taken out") : null, node.condemned ? ` ${node.condemned} ` : null, why(node)],
-    ])), more(left.nodes, "machine")];
+    ])), allNodes || status.nodes.length <= FEW ? more(left.nodes, "machine") : null];
   });
 }
 
@@ -356,7 +360,11 @@ byId("ranges").replaceChildren(...buttons);
 
 byId("more").addEventListener("click", () => {
   feedLength += 40;
-  if (latest) decisions(latest.decisions);
+  if (latest) render(latest);
+});
+byId("more-nodes").addEventListener("click", () => {
+  allNodes = true;
+  if (latest) render(latest);
 });
 const fast = () => latest !== null && latest.began !== null; // the demo
 repeatedly(poll, () => (failures ? Math.min(10000, POLL_MS * failures) : fast() ? 1000 : POLL_MS));
