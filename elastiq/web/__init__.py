@@ -33,13 +33,9 @@ def doubt_listen(values: Mapping[str, Any]) -> str:
     """A warning of an address that is not this machine's own."""
     from elastiq.web.server import address_of, is_loopback
 
-    try:
-        remote = not is_loopback(address_of(values["listen"])[0])
-    except ValueError:
-        return ""  # that is complained of
-    if remote and not values["allow_remote"]:
-        return f"{REMOTE}: it is not served until allow_remote = yes"
-    return REMOTE if remote else ""
+    if values["listen"] is None or is_loopback(address_of(values["listen"])[0]):  # None: it has a mistake
+        return ""
+    return REMOTE if values["allow_remote"] else f"{REMOTE}: it is not served until allow_remote = yes"
 
 
 OPTIONS = (
