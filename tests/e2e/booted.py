@@ -27,7 +27,7 @@ from tests.e2e.rig.process import RigError, poll, run, running, send, start
 
 NEEDED = ("mmdebstrap", "systemd-nspawn", "unshare", "nsenter", "setpriv")
 PACKAGES = ("systemd", "systemd-sysv", "dbus", "iproute2", "procps", "python3", "man-db", "bash-completion", "condor")
-IN_CACHE = ("python3-boto3", "python3-pythonjsonlogger", "cloud-init")
+IN_CACHE = ("python3-boto3", "python3-pythonjsonlogger", "cloud-init", "rpm")
 BOOT_S = 60
 
 _numbers = itertools.count()
@@ -56,15 +56,14 @@ def system() -> Path:
         raise RigError(reason)
     places.base().mkdir(parents=True, exist_ok=True)
     recipe = hashlib.sha256(repr((PACKAGES, IN_CACHE, _APT_SETTINGS, _HOOK)).encode()).hexdigest()
-    root = places.base() / "debian"
+    root = places.base() / f"debian-{recipe[:12]}"  # one of another recipe may be in use
     with (places.base() / "debian.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        complete = places.base() / "debian.complete"
-        if not complete.exists() or complete.read_text() != recipe:
-            complete.unlink(missing_ok=True)
+        complete = root.with_suffix(".complete")
+        if not complete.exists():
             shutil.rmtree(root, ignore_errors=True)
             _make(root)
-            complete.write_text(recipe)
+            complete.touch()
     return root
 
 
