@@ -38,6 +38,7 @@ class Tree:
     ) -> None:
         """Install a file. ``type`` is nfpm's: config|noreplace, doc, license."""
         data = content.encode() if isinstance(content, str) else content
+        data = re.sub(rb"\A#!/usr/bin/env ", b"#!/usr/bin/", data)  # not the first in somebody's PATH
         path = self._files / place.lstrip("/")
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(data)
