@@ -5,6 +5,7 @@ Everything is a read, but for dry runs (`ec2_dry_runs`). docs/check.md says what
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import Any, Callable, Iterable, Iterator, Mapping
 
@@ -70,7 +71,9 @@ def _endpoint(site: Site, subject: str) -> Iterator[Check]:
         count = len(site.listed())
     except Fault as fault:
         passing = fault.kind is ThrottledError or (fault.kind is TransientError and 500 <= fault.status)
-        yield site.told(subject, fault, "unknown" if passing else "error")
+        check = site.told(subject, fault, "unknown" if passing else "error")
+        there = "check api_url, and that this machine reaches it (network, firewall, proxy)"
+        yield check if passing or fault.kind is not TransientError else replace(check, remedy=there)
         return
     yield Check(subject, "ok", f"answers, takes the credentials, lists {count} instances ({site.about})")
 

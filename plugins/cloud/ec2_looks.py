@@ -19,6 +19,8 @@ from elastiq.interfaces import (
     Pool,
     QuotaError,
     SourceError,
+    ThrottledError,
+    TransientError,
 )
 from elastiq.plugins.cloud import ec2_client
 from elastiq.plugins.cloud.ec2_client import EC2Client, pages
@@ -102,7 +104,9 @@ class Site:
     def told(self, subject: str, fault: Fault, level: str = "") -> Check:
         """A fault as a check: what EC2 refuses for good is an error, what may pass is not known."""
         text, remedy = in_two(fault, self.name, self._secrets)
-        return Check(subject, level or _FOUND_OUT.get(fault.kind, "unknown"), text, remedy)
+        passing = fault.kind in (ThrottledError, TransientError)
+        level = level or _FOUND_OUT.get(fault.kind, "unknown")
+        return Check(subject, level, text, "check again later" if passing else remedy)
 
     def not_described(self, subject: str, fault: Fault) -> Check:
         """A refusal to tell of something: it is not there, or we may not see it, or the cloud does not tell."""

@@ -1,0 +1,157 @@
+"""elastiqctl check: everything that can be looked at before the first launch, and what to do about what is wrong.
+
+Nothing is launched, drained, ended, changed or locked. docs/check.md says what each check means.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from argparse import Namespace
+from collections import Counter
+from dataclasses import replace
+from typing import Any, Iterable, Mapping, Optional, Sequence
+
+from elastiq import __version__, config
+from elastiq.cli import cluster_checks, machine_checks, once, service_user
+from elastiq.cli.asking import CONFIG, FAILED, UNKNOWN, tell
+from elastiq.cli.side_by_side import LEVELS, Finding, found, worst
+from elastiq.cli.table import Screen
+from elastiq.identity import IdentityError
+from elastiq.interfaces import Check, Cloud, Looks, Pool, SourceError
+from elastiq.paths import Paths
+from elastiq.plugin_loader import batch_class, cloud_class
+from elastiq.settings import Settings
+
+SCHEMA = 1
+CONFIGURATION, MACHINE, CLUSTER = "configuration", "this machine", "cluster"
+STYLES = {"ok": "", "warning": "warn", "unknown": "warn", "error": "bad"}
+MOST = 10_000  # machines, where a limit is none
+
+
+def check(paths: Paths, args: Namespace) -> int:
+    """Look at everything, print what was found; returns the exit code."""
+    logging.getLogger().addHandler(logging.NullHandler())  # what matters is among the checks
+    try:
+        as_whom = service_user.become(paths, args.user, args.service is not None)
+    except LookupError as error:
+        as_whom = Check(service_user.SUBJECT, "error", str(error), "useradd --system, or --user NAME")
+    first = [Finding(MACHINE, as_whom)]
+    try:
+        loaded = config.load(paths.config)
+        settings: Optional[Settings] = loaded.settings
+        first += [Finding(CONFIGURATION, one) for one in _configuration(paths, loaded)]
+    except config.ConfigError as error:
+        settings = None
+        first += [Finding(CONFIGURATION, Check("file", "error", line, "correct it")) for line in error.problems]
+    sources, failed = _sources(paths, settings, args)
+    rest = found(sources, args.timeout, lambda whom: tell(f"no answer yet from: {', '.join(whom)}"))
+    made = _report(paths, settings, as_whom, [*first, *failed, *rest])
+    print(json.dumps(made, indent=2) if args.json else _text(made))
+    return _exit_code(made, settings is not None, args.strict)
+
+
+def _configuration(paths: Paths, loaded: config.Loaded) -> Iterable[Check]:
+    pools, sites = len(loaded.settings.pools), len(loaded.settings.sites)
+    text = f"{paths.config}: {pools} pool{'s' * (pools != 1)} at {sites} site{'s' * (sites != 1)}"
+    yield Check("file", "ok", text)
+    for line in loaded.warnings:
+        yield Check("file", "warning", line, "correct it, or live with it")
+
+
+# --------------------------------------------------------------------------- who is asked
+
+
+def _sources(paths: Paths, settings: Optional[Settings], args: Namespace) -> tuple[dict[str, Looks], list[Finding]]:
+    """Whom to ask, by names, and what cannot even be made."""
+    sources = {MACHINE: machine_checks.looks(paths, settings, args.service)}
+    failed: list[Finding] = []
+    if settings is None:
+        return sources, failed
+    try:
+        owner = once.owner_of(settings, paths.statedir)
+    except (IdentityError, OSError) as error:
+        text = f"not looked at: {error}"
+        return sources, [Finding(CLUSTER, Check("batch system and sites", "unknown", text, "see above"))]
+    clouds: dict[str, Cloud] = {}
+    for site, pools in _limited(settings).sites.items():
+        try:
+            clouds[site] = cloud_class(pools[0].kind).from_config(pools, owner)
+            clouds[site].read_only = True
+        except SourceError as error:
+            failed.append(Finding(site, Check("site", "error", str(error), "correct its section")))
+    try:
+        batch = batch_class(settings.batch_plugin).from_config(settings.batch_options, owner)
+    except SourceError as error:
+        failed.append(Finding(settings.batch_plugin, Check("batch system", "error", str(error), "correct its section")))
+    else:
+        sources[settings.batch_plugin] = batch.checks()
+        sources[CLUSTER] = cluster_checks.looks(settings, owner, batch, list(clouds.values()))
+    sources.update((site, cloud.checks()) for site, cloud in clouds.items())
+    return sources, failed
+
+
+def _limited(settings: Settings) -> Settings:
+    """Each pool with the cluster's limits, where they say something of it: its cloud knows only pools."""
+    most, alone = settings.max_vms, len(settings.pools) == 1
+
+    def limited(pool: Pool) -> Pool:
+        highest = min(MOST if limit is None else limit for limit in (most, pool.max_vms))
+        lowest = max(pool.min_vms, settings.min_vms) if alone else pool.min_vms
+        return replace(pool, min_vms=lowest, max_vms=None if highest == MOST else highest)
+
+    return replace(settings, pools=tuple(map(limited, settings.pools)))
+
+
+# --------------------------------------------------------------------------- what is told
+
+
+def _report(paths: Paths, settings: Optional[Settings], as_whom: Check, findings: Sequence[Finding]) -> dict[str, Any]:
+    """The object that --json prints (docs/check.md); findings of one source together."""
+    order = list(dict.fromkeys(one.source for one in sorted(findings, key=lambda one: one.source != CONFIGURATION)))
+    ordered = sorted(findings, key=lambda one: order.index(one.source))
+    checks = [one.check for one in findings]
+    counts = Counter(check.level for check in checks)
+    return {
+        "schema": SCHEMA,
+        "version": __version__,
+        "cluster": settings.cluster_name if settings else None,
+        "config": str(paths.config),
+        "level": worst(checks),
+        "counts": {level: counts[level] for level in LEVELS},
+        "checks": [{"source": one.source, **vars(one.check)} for one in ordered],
+    }
+
+
+def _text(made: Mapping[str, Any]) -> str:
+    """The same for a person: the checks of each source under its name."""
+    screen, rows, styles, source = Screen(), list[list[str]](), list[str](), ""
+    for one in made["checks"]:
+        if one["source"] != source:
+            source = one["source"]
+            rows.append([source, "", ""])
+            styles.append("head")
+        rows.append([f"  {one['subject']}", one["level"], one["text"]])
+        styles.append(STYLES[one["level"]])
+        if one["remedy"] and one["level"] != "ok":
+            rows.append(["", "", f"-> {one['remedy']}"])
+            styles.append("")
+    counts = made["counts"]
+    said = ", ".join(f"{counts[level]} {_plural(level, counts[level])}" for level in reversed(LEVELS) if counts[level])
+    of = f" for cluster {made['cluster']}" if made["cluster"] else ""
+    style = {"error": "bad", "ok": "good"}.get(made["level"], "warn")
+    head = screen.line(f"elastiq {made['version']}{of}: {said}", style)
+    return "\n".join([head, "", *screen.table(("CHECK", "IS", "FOUND"), rows, styles)])
+
+
+def _plural(level: str, count: int) -> str:
+    return f"{level}s" if level in ("error", "warning") and count != 1 else level
+
+
+def _exit_code(made: Mapping[str, Any], has_config: bool, strict: bool) -> int:
+    counts = made["counts"]
+    if not has_config:
+        return CONFIG
+    if counts["error"] or (strict and counts["warning"]):
+        return FAILED
+    return UNKNOWN if counts["unknown"] else 0

@@ -1,0 +1,75 @@
+"""What `elastiqctl check` looks at where batch system and cloud meet: whether workers can be told from one another."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Iterator, Sequence
+
+from elastiq.interfaces import BatchSystem, Check, Cloud, Instances, InstanceState, Looks, Owner, Worker
+from elastiq.settings import Settings
+
+SUBJECT = "workers and instances"
+PUBLISH = "let the image publish EC2InstanceID (docs/htcondor.md)"
+_GONE = (InstanceState.TERMINATED, InstanceState.SHUTTING_DOWN)
+
+
+def looks(settings: Settings, owner: Owner, batch: BatchSystem, clouds: Sequence[Cloud]) -> Looks:
+    """``clouds`` only read (`Cloud.read_only`)."""
+    return {SUBJECT: partial(_identity, settings, owner, batch, clouds)}
+
+
+def _identity(settings: Settings, owner: Owner, batch: BatchSystem, clouds: Sequence[Cloud]) -> Iterator[Check]:
+    workers = batch.workers().workers
+    views = [cloud.instances(frozenset()) for cloud in clouds]
+    static = {name.lower() for name in settings.static_workers}
+    ours = [one for one in workers if one.name not in static and not _is_head(one, owner)]
+    if not ours:
+        text = "no worker is there yet: whether workers show which instance they are is seen with the first"
+        yield Check(SUBJECT, "warning", text, "check again when the first machine has joined")
+        return
+    yield judged(ours, views)
+
+
+def judged(workers: Sequence[Worker], views: Sequence[Instances]) -> Check:
+    """Workers against all instances: by the id that a worker publishes, else by its addresses."""
+    told: dict[str, list[str]] = {"by id": [], "by address": [], "foreign": [], "lost": [], "stranger": []}
+    for worker in workers:
+        told[_of(worker, views)].append(worker.name)
+    counted = f"{len(told['by id'])} by their id, {len(told['by address'])} by address"
+    if told["stranger"]:
+        text = f"{_some(told['stranger'])}: no instance has its id or address ({counted})"
+        why = "elastiq ends nothing there as lost or never joined while that is so"
+        return Check(SUBJECT, "warning", f"{text}; {why}", f"{PUBLISH}, or name them in static_workers")
+    if told["lost"]:
+        text = f"{_some(told['lost'])}: its instance has ended, or no site lists it ({counted})"
+        return Check(SUBJECT, "warning", text, "none, if it just ended; else name its site's section")
+    if told["foreign"]:
+        text = f"{_some(told['foreign'])}: on an instance that is not elastiq's ({counted})"
+        return Check(SUBJECT, "ok", f"{text}; it is never ended")
+    if told["by address"]:
+        return Check(SUBJECT, "ok", f"told {counted}; the id is surer: {PUBLISH}")
+    return Check(SUBJECT, "ok", f"told {counted}")
+
+
+def _of(worker: Worker, views: Sequence[Instances]) -> str:
+    owned = [one for view in views for one in (*view.owned, *view.other_heads)]
+    if worker.instance_id:
+        its = [one for one in owned if one.id == worker.instance_id]
+        if any(one.state not in _GONE for one in its):
+            return "by id"
+        if its:
+            return "lost"
+    if any(worker.addresses & one.addresses for one in owned if one.state not in _GONE):
+        return "by address"
+    if any(worker.addresses & view.foreign_addresses for view in views):
+        return "foreign"
+    return "lost" if worker.instance_id else "stranger"
+
+
+def _is_head(worker: Worker, owner: Owner) -> bool:
+    return bool(worker.addresses & owner.addresses) or worker.instance_id == (owner.instance_id or "")
+
+
+def _some(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:3])
+    return shown if len(names) <= 3 else f"{shown} and {len(names) - 3} more"

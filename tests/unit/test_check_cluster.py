@@ -1,0 +1,103 @@
+"""elastiqctl check: whether workers and instances can be matched, and what each pool may have."""
+
+from __future__ import annotations
+
+from typing import Any, Optional
+
+import pytest
+
+from elastiq.cli import check, cluster_checks
+from elastiq.interfaces import (
+    Instance,
+    Instances,
+    InstanceState,
+    Owner,
+    Pool,
+    SourceError,
+    Worker,
+    Workers,
+    WorkerState,
+)
+from elastiq.settings import Settings
+
+OWNER = Owner("test", "0123456789abcdef" * 2, frozenset({"10.0.0.1"}), "i-head")
+
+
+def worker(name: str, address: str, instance_id: Optional[str] = None) -> Worker:
+    return Worker(name, WorkerState.IDLE, frozenset({address}), instance_id)
+
+
+def instance(name: str, address: str, state: InstanceState = InstanceState.RUNNING) -> Instance:
+    return Instance(name, state, frozenset({address}))
+
+
+SITES = [
+    Instances((instance("i-1", "10.0.1.1"), instance("i-old", "10.0.1.9", InstanceState.TERMINATED))),
+    Instances((instance("i-2", "10.0.2.2"),), foreign=1, foreign_addresses=frozenset({"10.0.3.3"})),
+]
+
+
+@pytest.mark.parametrize(
+    ("workers", "level", "words"),
+    [
+        ([worker("w1", "10.0.1.1", "i-1"), worker("w2", "10.9.9.9", "i-2")], "ok", "2 by their id, 0 by address"),
+        ([worker("w1", "10.0.1.1")], "ok", "1 by address; the id is surer"),
+        ([worker("w1", "10.0.1.1", "i-1"), worker("x", "10.0.3.3")], "ok", "x: on an instance that is not elastiq's"),
+        ([worker("w1", "10.0.1.1", "i-1"), worker("x", "10.7.7.7")], "warning", "x: no instance has its id or address"),
+        ([worker("x", "10.7.7.7", "i-else")], "warning", "x: its instance has ended, or no site lists it"),
+        ([worker("x", "10.0.1.9", "i-old")], "warning", "x: its instance has ended"),
+    ],
+)
+def test_a_worker_is_told_by_its_id_or_an_address(workers: list[Worker], level: str, words: str) -> None:
+    made = cluster_checks.judged(workers, SITES)
+    assert made.level == level and words in made.text and (made.remedy or level == "ok")
+
+
+class Batch:
+    def __init__(self, *workers: Worker) -> None:
+        self._workers = workers
+
+    def workers(self) -> Workers:
+        return Workers(self._workers)
+
+
+class Site:
+    def instances(self, known: frozenset[str]) -> Instances:
+        return SITES[0]
+
+
+def of_cluster(batch: Any, site: Any, **settings: Any) -> Any:
+    looks = cluster_checks.looks(Settings("test", **settings), OWNER, batch, [site])
+    return list(looks[cluster_checks.SUBJECT]())
+
+
+def test_the_head_node_and_static_workers_need_no_instance() -> None:
+    others = (worker("head", "10.0.0.1"), worker("old", "10.7.7.7"))
+    (found,) = of_cluster(Batch(*others, worker("w1", "10.0.1.1", "i-1")), Site(), static_workers=("old",))
+    assert found.level == "ok"
+    (found,) = of_cluster(Batch(*others), Site(), static_workers=("old",))
+    assert found.level == "warning" and "no worker is there yet" in found.text
+
+
+def test_a_site_that_does_not_answer_leaves_it_unknown() -> None:
+    class Silent:
+        def instances(self, known: frozenset[str]) -> Instances:
+            raise SourceError("no answer")
+
+    with pytest.raises(SourceError):
+        of_cluster(Batch(worker("w1", "10.0.1.1")), Silent())
+
+
+@pytest.mark.parametrize(
+    ("settings", "pools", "limits"),
+    [
+        ({"min_vms": 2, "max_vms": 5}, [{}], [(2, 5)]),
+        ({"min_vms": 2, "max_vms": 5}, [{"min_vms": 3, "max_vms": 4}], [(3, 4)]),
+        ({"min_vms": 2, "max_vms": 5}, [{}, {"min_vms": 1, "max_vms": 9}], [(0, 5), (1, 5)]),
+        ({"max_vms": None}, [{}], [(0, None)]),
+    ],
+)
+def test_a_pool_is_checked_for_the_clusters_limits_too(settings: Any, pools: Any, limits: Any) -> None:
+    made = tuple(Pool(f"p{number}", "site", ("m5.large",), **pool) for number, pool in enumerate(pools))
+    limited = check._limited(Settings("test", pools=made, **settings))
+    assert [(pool.min_vms, pool.max_vms) for pool in limited.pools] == limits

@@ -1,0 +1,214 @@
+"""elastiqctl check on this machine: directories, files, the service, clocks, and what sections need."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import socket
+from collections.abc import Mapping
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, Optional
+
+import pytest
+
+from elastiq.cli import machine_checks, service_user, systemd
+from elastiq.interfaces import Check, SourceError
+from elastiq.paths import Paths
+from elastiq.settings import Settings
+
+
+@pytest.fixture
+def paths(tmp_path: Path) -> Paths:
+    for name in ("log", "state", "run"):
+        (tmp_path / name).mkdir(mode=0o750)
+    config = tmp_path / "elastiq.conf"
+    config.touch(mode=0o640)
+    return Paths(config, tmp_path / "log", tmp_path / "state", tmp_path / "run")
+
+
+@pytest.fixture(autouse=True)
+def modes_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also for root, as whom these tests may run."""
+
+    def access(path: Any, wanted: int) -> bool:
+        return wanted & (os.stat(path).st_mode >> 6) == wanted
+
+    monkeypatch.setattr(machine_checks.os, "access", access)
+
+
+def looked(paths: Paths, subject: str, service: Optional[Any] = None, **settings: Any) -> list[Check]:
+    looks = machine_checks.looks(paths, Settings("test", **settings), service)
+    return list(looks[subject]())
+
+
+def one(paths: Paths, subject: str, service: Optional[Any] = None, **settings: Any) -> Check:
+    (found,) = looked(paths, subject, service, **settings)
+    return found
+
+
+# --------------------------------------------------------------------------- directories and files
+
+
+def test_a_directory_has_to_be_writable_and_so_does_what_is_in_it(paths: Paths) -> None:
+    assert one(paths, "state directory").level == "ok"
+    (paths.statedir / "elastiq.db").touch(mode=0o640)
+    assert one(paths, "state directory").level == "ok"
+    (paths.statedir / "elastiq.db").chmod(0o440)
+    found = one(paths, "state directory")
+    assert found.level == "error" and "cannot write elastiq.db" in found.text and found.remedy.startswith("chown -R ")
+    paths.statedir.chmod(0o550)
+    found = one(paths, "state directory")
+    assert found.level == "error" and f"cannot write in {paths.statedir}" in found.text
+    paths.rundir.chmod(0o777)
+    assert one(paths, "run directory").level == "warning"
+
+
+def test_a_directory_that_is_not_there_yet_has_to_be_possible_to_make(paths: Paths, tmp_path: Path) -> None:
+    paths.logdir.rmdir()
+    found = one(paths, "log directory")
+    assert found.level == "ok" and "made in" in found.text
+    tmp_path.chmod(0o550)
+    try:
+        assert one(paths, "log directory").level == "error"
+        service = SimpleNamespace(in_journal=False)
+        assert one(paths, "log directory", service).level == "ok", "systemd makes it"
+    finally:
+        tmp_path.chmod(0o750)
+    paths.logdir.write_text("a file")
+    assert one(paths, "log directory").level == "error"
+    assert not list(paths.statedir.iterdir()) and not list(paths.rundir.iterdir()), "nothing was written"
+
+
+def test_a_service_that_logs_to_the_journal_needs_no_directory_for_it(paths: Paths) -> None:
+    assert "log directory" not in machine_checks.looks(paths, None, SimpleNamespace(in_journal=True))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("blocks", "inodes", "level"),
+    [(100_000, 1000, "ok"), (1000, 1000, "warning"), (0, 1000, "error"), (100_000, 0, "error")],
+)
+def test_a_disk_that_is_full_is_told_before_it_matters(
+    paths: Paths, monkeypatch: pytest.MonkeyPatch, blocks: int, inodes: int, level: str
+) -> None:
+    disk = SimpleNamespace(f_bavail=blocks, f_frsize=4096, f_favail=inodes, f_files=10_000)
+    monkeypatch.setattr(machine_checks.os, "statvfs", lambda path: disk)
+    assert one(paths, "state directory").level == level
+
+
+def test_a_configuration_that_others_may_write_is_told(paths: Paths) -> None:
+    assert one(paths, "configuration file").level == "ok"
+    paths.config.chmod(0o660)
+    found = one(paths, "configuration file")
+    assert found.level == "warning" and "0660" in found.text and found.remedy == f"chmod go-w {paths.config}"
+
+
+# --------------------------------------------------------------------------- the service
+
+
+GOOD = {"LoadState": "loaded", "ActiveState": "active", "UnitFileState": "enabled", "NeedDaemonReload": "no"}
+
+
+@pytest.mark.parametrize(
+    ("said", "why", "level", "words"),
+    [
+        ({}, "", "ok", "active, enabled"),
+        ({"ActiveState": "inactive"}, "", "ok", "inactive, enabled"),
+        ({"UnitFileState": "disabled"}, "", "warning", "does not start at the next boot"),
+        ({"NeedDaemonReload": "yes"}, "", "warning", "has changed"),
+        ({"LoadState": "masked"}, "", "error", "masked"),
+        ({"LoadState": "bad-setting"}, "", "error", "bad-setting"),
+        ({"ActiveState": "failed"}, "the service failed (exit code 78)", "error", "exit code 78"),
+    ],
+)
+def test_the_state_of_the_service_is_told(
+    paths: Paths, monkeypatch: pytest.MonkeyPatch, said: Mapping[str, str], why: str, level: str, words: str
+) -> None:
+    monkeypatch.setattr(systemd, "show", lambda: {**GOOD, **said})
+    found = one(paths, "service", SimpleNamespace(why_down=lambda: why, in_journal=True))
+    assert found.level == level and words in found.text and (found.remedy or level == "ok")
+
+
+def test_a_machine_without_the_service_is_in_order(paths: Paths) -> None:
+    found = one(paths, "service")
+    assert found.level == "ok" and "elastiqctl start" in found.text
+
+
+# --------------------------------------------------------------------------- time
+
+
+@pytest.mark.parametrize(("state", "level"), [(0, "ok"), (5, "warning"), (-1, "unknown")])
+def test_a_clock_that_nobody_keeps_right_is_told(
+    paths: Paths, monkeypatch: pytest.MonkeyPatch, state: int, level: str
+) -> None:
+    asked = []
+
+    def adjtimex(buffer: Any) -> int:
+        asked.append(bytes(buffer)[:4])
+        return state
+
+    monkeypatch.setattr(ctypes, "CDLL", lambda *_, **__: SimpleNamespace(adjtimex=adjtimex))
+    if level == "unknown":
+        with pytest.raises(SourceError):
+            looked(paths, "clock")
+    else:
+        assert one(paths, "clock").level == level
+    assert asked == [b"\0\0\0\0"], "it is read, not set"
+
+
+def test_the_kernel_itself_can_be_asked_for_its_clock(paths: Paths) -> None:
+    assert one(paths, "clock").level in ("ok", "warning")
+
+
+def test_the_time_of_the_schedules_zones_is_shown(paths: Paths) -> None:
+    from datetime import timezone
+
+    from elastiq.schedule import Schedule
+
+    assert "time zones" not in machine_checks.looks(paths, Settings("test"), None)
+    schedule = Schedule("night", (), "UTC", timezone.utc, ())
+    assert one(paths, "time zones", schedules=(schedule,)).text.endswith(" in UTC")
+
+
+# --------------------------------------------------------------------------- what sections need
+
+
+def test_what_a_section_needs_and_is_not_installed_is_an_error(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "optional parts" not in machine_checks.looks(paths, Settings("test"), None)
+    given: dict[str, Any] = {"log_format": "json", "extras": {"metrics": {"listen": "127.0.0.1:9797"}}}
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: name)
+    assert one(paths, "optional parts", **given).level == "ok"
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    found = looked(paths, "optional parts", **given)
+    assert [check.level for check in found] == ["error", "error"]
+    assert all("python3-" in check.remedy for check in found)
+
+
+def test_an_address_that_somebody_else_listens_on_is_an_error(paths: Paths) -> None:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        listen = f"127.0.0.1:{other.getsockname()[1]}"
+        extras = {"web": {"listen": listen}}
+        found = one(paths, "[web] listen", extras=extras)
+        assert found.level == "error" and listen in found.text
+    assert one(paths, "[web] listen", extras=extras).level == "ok"
+
+
+# --------------------------------------------------------------------------- as whom
+
+
+def test_what_the_unit_sets_is_read_as_systemd_quotes_it() -> None:
+    text = "_CONDOR_SEC_TOKEN_DIRECTORY=/var/lib/elastiq/tokens.d 'A=two words' \"B=x\" 2=no"
+    found = service_user._environment(text)
+    assert found == {"_CONDOR_SEC_TOKEN_DIRECTORY": "/var/lib/elastiq/tokens.d", "A": "two words", "B": "x"}
+
+
+def test_somebody_who_is_not_root_is_told_that_another_user_counts(
+    paths: Paths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 4711)
+    found = service_user.become(paths, "root", False)
+    assert found.level == "warning" and "4711" in found.text and "sudo elastiqctl check" in found.remedy
+    with pytest.raises(LookupError, match="there is no user nobody-of-this-name"):
+        service_user.become(paths, "nobody-of-this-name", False)
