@@ -1,27 +1,38 @@
-"""elastiqctl log of a service whose log is in systemd's journal."""
+"""elastiqctl log of a service whose log is in systemd's journal, in the form of the log files."""
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
-from typing import Optional
+import time
+from typing import Any, Mapping, Optional
 
 from elastiq.cli.asking import FAILED, UNKNOWN, tell
 
-SYNC_S = 10.0
+READ_S = 30.0  # the end of a long journal that is not in memory
 ENOUGH = 20  # lines of a start that failed
+LEVELS = {"0": "CRITICAL", "1": "CRITICAL", "2": "CRITICAL", "3": "ERROR", "4": "WARNING", "7": "DEBUG"}  # else INFO
 
 
-def show(unit: str, lines: int, follow: bool) -> int:
-    """Print the unit's last lines, and with ``follow`` all further ones until Ctrl-C. Returns the exit code."""
+def show(unit: str, lines: int, follow: bool, as_json: bool) -> int:
+    """Print the unit's last lines, and with ``follow`` all further ones until Ctrl-C; ``as_json``: each as an object,
+    its text as `line` if it is none. Returns the exit code."""
     asked = _journalctl(unit, f"--lines={lines}")
     if (why := _why_not(asked)) is not None:
         return why
-    try:
-        done = subprocess.run([*asked, *(["--follow"] if follow else [])], stdin=subprocess.DEVNULL, check=False)
-    except KeyboardInterrupt:  # how one leaves
-        return 0
-    return FAILED if done.returncode > 0 else 0  # a signal: the reader has had enough
+    asked += ["--follow"] if follow else []
+    with subprocess.Popen(asked, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        try:
+            for entry in process.stdout:
+                for line in _lines(entry):
+                    print(json.dumps({"line": line}) if as_json and line[:1] != "{" else line, flush=follow)
+        except KeyboardInterrupt:  # how one leaves
+            return 0
+        finally:
+            process.terminate()
+    return FAILED if process.returncode > 0 else 0
 
 
 def lines_since(unit: str, moment: float) -> list[str]:
@@ -29,17 +40,31 @@ def lines_since(unit: str, moment: float) -> list[str]:
     ours to read."""
     try:
         if os.geteuid() == 0:  # what was said last may still be on its way
-            subprocess.run(["journalctl", "--sync"], capture_output=True, timeout=SYNC_S, check=False)
+            subprocess.run(["journalctl", "--sync"], capture_output=True, timeout=READ_S, check=False)
         asked = _journalctl(unit, f"--lines={ENOUGH}", f"--since=@{moment:.6f}", "--quiet")
-        done = subprocess.run(asked, capture_output=True, text=True, errors="replace", timeout=SYNC_S, check=False)
+        done = subprocess.run(asked, capture_output=True, timeout=READ_S, check=False)
     except (subprocess.TimeoutExpired, FileNotFoundError):
         return []
-    return done.stdout.splitlines()
+    return [text for line in done.stdout.splitlines() for text in _lines(line)]
 
 
 def _journalctl(unit: str, *more: str) -> list[str]:
-    # cat: the lines have their own time, as those of the log files
-    return ["journalctl", "--no-pager", "--output=cat", f"--unit={unit}", *more]
+    # all: without it, a long message is left out of the object
+    return ["journalctl", "--no-pager", "--output=json", "--all", f"--unit={unit}", *more]
+
+
+def _lines(entry: bytes) -> list[str]:
+    """An entry of the journal as lines of the log; elastiq leaves time and level to the journal."""
+    found: Mapping[str, Any] = json.loads(entry)
+    message = found.get("MESSAGE") or ""
+    if isinstance(message, list):  # of bytes that are no text: systemd.io/JOURNAL_EXPORT_FORMATS
+        message = bytes(message).decode("utf-8", "replace")
+    if message.startswith("{"):  # log_format = json: it has all of its own
+        return [str(message)]
+    at = time.localtime(int(found["__REALTIME_TIMESTAMP"]) / 1e6)
+    head = f"{time.strftime('%Y-%m-%dT%H:%M:%S%z', at)} {LEVELS.get(found.get('PRIORITY', ''), 'INFO')}"
+    who = found.get("SYSLOG_IDENTIFIER") or "elastiq"  # or systemd
+    return [f"{head} {who}: {line}" for line in message.splitlines() or [""]]
 
 
 def _why_not(asked: list[str]) -> Optional[int]:

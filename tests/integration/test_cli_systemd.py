@@ -10,6 +10,7 @@ import os
 import pwd
 import subprocess
 import sys
+import time
 from argparse import Namespace
 from pathlib import Path
 from typing import Any, Iterator, Mapping
@@ -33,6 +34,8 @@ FAILED = {
 TRIES_AGAIN = {**FAILED, "ActiveState": "activating", "SubState": "auto-restart", "ExecMainStatus": "73"}
 DENIED = "Failed to {} elastiq.service: Access denied\nSee system logs and 'systemctl status' for details.\n"
 
+AT = time.strftime("%Y-%m-%dT%H:%M:%S%z", time.localtime(1764511201))
+
 SYSTEMCTL = """\
 #!{python} -SEs
 import json, os, sys
@@ -54,7 +57,7 @@ JOURNALCTL = """\
 import sys
 open({home!r} + "/journal_calls", "a").write(" ".join(sys.argv[1:]) + "\\n")
 sys.stderr.write(open({home!r} + "/hint").read())
-print("the last words")
+print(open({home!r} + "/entries").read(), end="")
 """
 
 
@@ -69,6 +72,7 @@ class Systemd:
             (bin / name).write_text(script.format(python=sys.executable, home=str(home)))
             (bin / name).chmod(0o755)
         (home / "hint").touch()
+        self.journal({"MESSAGE": "the last words"})
         self.acts: dict[str, Any] = {}
         self.unit: dict[str, Any] = {
             "LoadState": "loaded", "UnitFileState": "enabled", "ExecMainCode": "0", "ExecMainStatus": "0",
@@ -77,6 +81,10 @@ class Systemd:
         }  # fmt: skip
         self.now(STOPPED)
         self.configure(CONFIG)
+
+    def journal(self, *entries: Mapping[str, Any]) -> None:
+        usual = {"__REALTIME_TIMESTAMP": "1764511201500000", "PRIORITY": "6", "SYSLOG_IDENTIFIER": "elastiq"}
+        (self.home / "entries").write_text("".join(json.dumps({**usual, **entry}) + "\n" for entry in entries))
 
     def configure(self, text: str) -> None:
         path = self.home / "elastiq.conf"
@@ -240,7 +248,7 @@ def test_a_start_that_fails_says_why_and_has_the_daemon_s_exit_code(
     found, out, err = ctl(capfd, "start")
     assert (found, out) == (code, "")
     why = f"elastiqctl: elastiq did not start ({how}); the end of its log:"
-    assert err.splitlines()[-2:] == [why, "  the last words"]
+    assert err.splitlines()[-2:] == [why, f"  {AT} INFO elastiq: the last words"]
 
 
 def test_a_start_that_systemd_will_try_again_says_that_too(unit: Systemd, capfd: pytest.CaptureFixture[str]) -> None:
@@ -398,11 +406,27 @@ def test_the_status_of_what_does_not_run_says_why(
 def test_the_log_is_the_journal_s_where_the_unit_names_no_directory(
     unit: Systemd, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    assert ctl(capfd, "log", "-n", "7", "--no-follow") == (0, "the last words\n", "")
+    assert ctl(capfd, "log", "-n", "7", "--no-follow") == (0, f"{AT} INFO elastiq: the last words\n", "")
     asked = (unit.home / "journal_calls").read_text().splitlines()[-1].split()
-    assert {"--unit=elastiq.service", "--lines=7", "--output=cat"} <= set(asked) and "--follow" not in asked
+    assert {"--unit=elastiq.service", "--lines=7", "--output=json"} <= set(asked) and "--follow" not in asked
     assert ctl(capfd, "log")[0] == 0
     assert (unit.home / "journal_calls").read_text().splitlines()[-1].split()[-1] == "--follow"
+
+
+def test_a_line_of_the_journal_has_the_form_of_the_log_files(
+    unit: Systemd, capfd: pytest.CaptureFixture[str]
+) -> None:
+    unit.journal(
+        {"MESSAGE": "node: gone", "PRIORITY": "4"},
+        {"MESSAGE": '{"event": "plan"}'},
+        {"MESSAGE": "Started it.", "SYSLOG_IDENTIFIER": "systemd"},
+        {"MESSAGE": [110, 111, 32, 255], "PRIORITY": "2"},
+    )
+    lines = [f"{AT} WARNING elastiq: node: gone", '{"event": "plan"}', f"{AT} INFO systemd: Started it."]
+    lines += [f"{AT} CRITICAL elastiq: no \N{REPLACEMENT CHARACTER}"]
+    assert ctl(capfd, "log", "--no-follow")[1].splitlines() == lines
+    objects = [json.loads(line) for line in ctl(capfd, "log", "--no-follow", "--json")[1].splitlines()]
+    assert objects == [{"event": "plan"} if line[0] == "{" else {"line": line} for line in lines]
 
 
 def test_the_log_is_that_of_the_files_where_the_unit_or_the_hand_wrote_them(
