@@ -18,9 +18,7 @@ HOUR_S, DAY_S = 3600, 86_400
 RANGES = (HOUR_S, 6 * HOUR_S, DAY_S, 7 * DAY_S, 60 * DAY_S)
 
 # What the page shows of the status; what it does not show, as addresses, is not sent.
-_STATUS = (
-    "version cluster state at schedules quota sources last_plan last_action no_launch no_end no_drain blocks strangers"
-).split()
+_STATUS = "version cluster state at schedules quota sources last_action no_launch no_end no_drain log_failures".split()
 _QUEUE = "known complete waiting_jobs running_jobs unmatchable_jobs age_s".split()
 _NODE = "id node pool flavour market state since reason joined_at worker jobs condemned explanation".split()
 _GROUP = (
@@ -87,6 +85,8 @@ class Documents:
                 "nodes": _cut(nodes, _NODE, NODES),
                 "pools": pools[:POOLS],
                 "notices": status["notices"][:NOTICES],
+                "last_plan": _only(status["last_plan"], ("at", "summary")),
+                "faults": len(status["faults"]),
             },
             "states": dict(Counter(node["state"] for node in nodes)),
             "left_out": {

@@ -43,7 +43,7 @@ def window(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 class Demo:
     """`elastiq demo --web`, as a person starts it."""
 
-    def __init__(self, port: int, speed: float = 60.0) -> None:
+    def __init__(self, port: int, speed: float = 90.0) -> None:
         self.url = f"http://127.0.0.1:{port}/"
         command = [sys.executable, "-m", "elastiq", "demo", "--web", str(port), "--speed", str(speed)]
         environ = {**os.environ, "PYTHONPATH": str(ROOT)}
@@ -77,7 +77,7 @@ def test_while_a_demo_runs_the_page_follows_it_says_when_it_is_gone_and_finds_it
     demo = Demo(free_port())
     try:
         open_page(window, demo.url)
-        assert window.text("#cluster") == "demo" and window.text("#live").startswith("live, 60")
+        assert window.text("#cluster") == "demo" and window.text("#live").startswith("live, 90")
         window.wait("return document.title.startsWith('0 waiting') === false", "jobs that wait are in the title")
         window.wait("return document.querySelectorAll('#nodes tbody tr').length >= 4", "machines are launched")
         window.wait("return document.querySelector('#nodes').innerText.includes('busy')", "they join and run jobs")
@@ -174,7 +174,7 @@ def test_it_fits_every_screen_and_is_readable_in_light_and_dark(window: Browser,
                 time.sleep(0.1)  # it is drawn anew
                 wide = window.run(TOO_WIDE)
                 assert wide == [], f"{width} px"
-                window.screenshot(tmp_path / f"{scheme}-{width}.png", whole=True)
+            window.screenshot(tmp_path / f"{scheme}-{width}.png", whole=True)  # to be looked at
             faint = window.run(FAINT)
             assert faint == [], scheme
             dark = window.run(LUMINANCE + "return luminance(getComputedStyle(document.body).backgroundColor)")

@@ -111,6 +111,9 @@ def test_the_wheel_holds_example_unit_licence_and_tables(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     for wanted in (
         "elastiq/plugins/cloud/ec2_codes.ini",
+        "elastiq/web/files/index.html",
+        "elastiq/web/files/page.js",
+        "elastiq/web/files/style.css",
         "/data/share/elastiq/elastiq.conf.example",
         "/data/share/elastiq/systemd/elastiq.service",
         "/data/share/elastiq/worker-lease/elastiq-lease",

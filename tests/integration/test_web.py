@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gzip
 import http.client
 import logging
 import os
@@ -98,6 +99,19 @@ def test_an_answer_has_what_was_asked_for_and_ends_the_connection(served: Served
 def test_head_is_answered_as_get_without_the_body(served: Served) -> None:
     answer, body = served.ask("HEAD")
     assert (answer.status, body, answer.headers["Content-Length"]) == (200, b"", "3")
+
+
+@pytest.mark.parametrize(("accepted", "packed"), [
+    ("gzip", True), ("br, gzip;q=0.5", True), ("gzip;q=0", False), ("br, gzip;q=0.0, *", False), ("identity", False),
+])  # fmt: skip
+def test_what_is_long_is_packed_for_those_who_can_unpack_it(served: Served, accepted: str, packed: bool) -> None:
+    answer, body = served.ask(path="/big", **{"Accept-Encoding": accepted})
+    assert (answer.headers["Content-Encoding"] == "gzip") is packed and answer.headers["Content-Length"] == str(
+        len(body)
+    )
+    assert (gzip.decompress(body) if packed else body) == BIG and (len(body) < len(BIG)) is packed
+    answer, body = served.ask(**{"Accept-Encoding": accepted})
+    assert answer.headers["Content-Encoding"] is None and body == b"<p>"
 
 
 def test_parameters_go_to_the_resource(served: Served) -> None:

@@ -104,7 +104,7 @@ function render(data) {
   byId("main").hidden = false;
   document.title = `${status.queue.waiting_jobs} waiting, ${total(states)} up · ${status.cluster} · elastiq`;
   byId("cluster").textContent = status.cluster;
-  const state = byId("state"), word = status.stopping ? "stopping" : status.state;
+  const state = byId("state"), word = status.state;
   state.hidden = false;
   state.textContent = word;
   state.className = `pill ${{ active: "good", "dry-run": "warn", paused: "warn" }[word] ?? ""}`;
@@ -128,7 +128,9 @@ const more = (count, what) => (count ? el("p", { class: "none" }, `… and ${cou
 
 function notices(status, left) {
   const off = [["launched", status.no_launch], ["ended", status.no_end], ["drained", status.no_drain]].filter(([, why]) => why);
-  show(byId("notices"), [off, status.notices, status.schedules, left.notices], () => [
+  show(byId("notices"), [off, status.notices, status.schedules, left.notices, status.faults, status.log_failures > 0], () => [
+    status.faults ? el("p", { class: "notice bad" }, `elastiq has met ${counted(status.faults, "fault")} of its own, and goes on: see its log, and please report ${status.faults === 1 ? "it" : "them"}.`) : null,
+    status.log_failures ? el("p", { class: "notice bad" }, "The log could not always be written: is the disk full?") : null,
     ...off.map(([what, why]) => el("p", { class: "notice info" }, `Nothing is ${what} now: ${why}`)),
     ...status.notices.map((text) => el("p", { class: "notice" }, text)),
     status.schedules.length ? el("p", { class: "notice info" }, `Schedules in force: ${status.schedules.join(", ")}`) : null,
@@ -367,6 +369,6 @@ byId("more-nodes").addEventListener("click", () => {
   if (latest) render(latest);
 });
 const fast = () => latest !== null && latest.began !== null; // the demo
-repeatedly(poll, () => (failures ? Math.min(10000, POLL_MS * failures) : fast() ? 1000 : POLL_MS));
+repeatedly(poll, () => (failures ? Math.min(10000, POLL_MS * Math.max(1, failures - 2)) : fast() ? 1000 : POLL_MS));
 repeatedly(pollHistory, () => (fast() ? 2000 : history ? HISTORY_MS : POLL_MS));
 setInterval(() => { tick(); life(); }, 1000);
