@@ -107,6 +107,8 @@ class EC2Server:
         self._server = make_server(
             "127.0.0.1", 0, self._serve, threaded=True, request_handler=_Quiet, ssl_context=self.tls
         )
+        if self.tls:  # in the thread of its connection: an old urllib3 leaves one open that it does not trust
+            self._server.socket.do_handshake_on_connect = False  # type: ignore[union-attr]
         self.url = f"{'https' if self.tls else 'http'}://127.0.0.1:{self._server.server_port}"
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True)
         self._thread.start()

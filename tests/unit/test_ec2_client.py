@@ -65,11 +65,12 @@ def test_other_files_are_read_as_they_are(tmp_path: Path) -> None:
     (tmp_path / "plain.json").write_text('{"a": 1}')
     with gzip.open(tmp_path / "packed.json.gz", "wt") as file:
         file.write('{"b": 2}')
-    files = SlimFiles()
+    files, stock = SlimFiles(), botocore.loaders.JSONFileLoader()
     assert files.load_file(str(tmp_path / "plain")) == {"a": 1}
-    assert files.load_file(str(tmp_path / "packed")) == {"b": 2}
+    assert files.load_file(str(tmp_path / "packed")) == stock.load_file(str(tmp_path / "packed"))
     assert files.load_file(str(tmp_path / "none")) is None
-    assert files.exists(str(tmp_path / "packed")) and not files.exists(str(tmp_path / "none"))
+    assert files.exists(str(tmp_path / "packed")) is stock.exists(str(tmp_path / "packed"))  # botocore 1.23 cannot
+    assert not files.exists(str(tmp_path / "none"))
 
 
 def test_without_a_table_of_partitions_the_endpoints_are_botocores(tmp_path: Path) -> None:
