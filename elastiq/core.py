@@ -42,12 +42,9 @@ def new_id() -> str:
     return uuid.uuid4().hex[:20]
 
 
-_NO_DIGITS = str.maketrans("", "", "0123456789")
-
-
 def _kind(text: str) -> str:
     """The text without its numbers: a count that goes down is no news."""
-    return text.translate(_NO_DIGITS)
+    return text.translate(str.maketrans("", "", "0123456789"))
 
 
 @dataclass(eq=False)
@@ -286,7 +283,8 @@ class Core:
             return
         facts = {key: getattr(node, key) for key in ("id", "instance_id", "pool", "flavour")}
         facts.update(node=node.name, before=before.value, after=after.value, reason=move.reason)
-        level = logging.WARNING if after in (State.LOST, State.FAILED) else logging.INFO
+        level = logging.DEBUG if {before, after} == IN_SERVICE else logging.INFO  # jobs come and go
+        level = logging.WARNING if after in (State.LOST, State.FAILED) else level
         self.say("node", f"{node.name} ({node.pool}): {before.value} -> {after.value}: {move.reason}", level, **facts)
         self.count(f"moves_{after.value}")
         if before in {*TO_COME, State.FAILED} and after in IN_SERVICE:

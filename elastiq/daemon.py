@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Callable, Optional
@@ -24,6 +25,9 @@ LONGEST_BACKOFF_S = 600.0
 HEARTBEAT_S = 30.0
 # A status that is not older is handed out as it is.
 FRESH_S = 0.25
+
+# Why jobs wait just now, in `Verdict.reason`: that is no news.
+PASSING = ("waiting_jobs_time_s ", "jobs have started since the queue was read")
 
 Plans = Callable[[planner.Situation], planner.Plan]
 
@@ -69,8 +73,7 @@ class Daemon:
         """The same, and schedule the first events."""
         core = self.core
         self.restore()
-        text = f"cluster {core.owner.cluster}, head {core.owner.mark}, nodes known: {len(core.registry)}"
-        core.say("restored", text, nodes=len(core.registry))
+        core.say("restored", f"cluster {core.owner.cluster}, head {core.owner.mark}, nodes known: {len(core.registry)}")
         self._every("check_vms", self.check_vms, first_s=0.0)
         self._every("check_queue", self.observer.read_jobs, first_s=0.0)
         self._every("check_vms_in_error", self.observer.read_problems)
@@ -229,7 +232,9 @@ class Daemon:
         if plan.launches or plan.drains or plan.ends or plan.failed or plan.returns:
             core.say("plan", f"plan: {plan.summary}", subject="plan", reason=plan.summary)
         else:
-            core.tell_once("plan", f"plan: {plan.summary}", event="plan", reason=plan.summary)
+            calm = plan.summary.startswith("nothing: ") or any(text in plan.summary for text in PASSING)
+            level = logging.DEBUG if calm else logging.INFO
+            core.tell_once("plan", f"plan: {plan.summary}", level, "plan", reason=plan.summary)
         groups = {group.key: group for group in situation.jobs.groups} if situation.jobs else {}
         asked = tuple(order for order in plan.launches if launching.launch(order))
         for order in asked:

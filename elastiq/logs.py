@@ -60,10 +60,9 @@ def setup(level: str, fmt: str, logdir: Union[str, Path, None] = None, stream: O
         from elastiq.jsonlog import json_formatter
 
         formatter = json_formatter(_LINE, _TIME)
-    while _installed:
-        _installed.pop().close()
-    sinks = LogSinks()
-    _installed.append(sinks)
+    for before in _installed:
+        before.close()
+    _installed[:] = [sinks := LogSinks()]
     stream = stream or sys.stderr
     if stream is not None:  # it is None in a process that was started without one
         sinks.handlers.append(_StreamSink(sinks, stream))
