@@ -57,6 +57,12 @@ def _configuration(paths: Paths, loaded: config.Loaded) -> Iterable[Check]:
     yield Check("file", "ok", text)
     for line in loaded.warnings:
         yield Check("file", "warning", line, "correct it, or live with it")
+    settings = loaded.settings
+    off = [f"{key} = no" for key in ("launch", "terminate") if not getattr(settings, key)]
+    off += [f"{key} = yes" for key in ("dry_run_boot_vms", "dry_run_shutdown_vms") if getattr(settings, key)]
+    if off:
+        text = f"{', '.join(off)}: elastiq only says what it would do"
+        yield Check("switches", "warning", text, "remove that when you have seen enough")
 
 
 # --------------------------------------------------------------------------- who is asked

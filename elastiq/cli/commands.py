@@ -27,7 +27,13 @@ _OTHER_VERSION = "elastiq {} runs, another version than this elastiqctl: restart
 
 
 def start(paths: Paths, args: Namespace) -> int:
-    return _run(paths, args, _how(args).start) if _checked(paths, args) else CONFIG
+    if not _checked(paths, args):
+        return CONFIG
+    first = os.access(paths.statedir.parent, os.X_OK) and not paths.statedir.is_dir()
+    code = _run(paths, args, _how(args).start)
+    if first and code == 0 and not args.json and sys.stdout.isatty():
+        print("its first start here: `elastiqctl check` says whether all that it needs is in order")
+    return code
 
 
 def stop(paths: Paths, args: Namespace) -> int:

@@ -94,6 +94,8 @@ def observe(settings: Settings, paths: Paths, running: Optional[Mapping[str, Any
     reads = Reads(events)
     # Neither hooks nor a second page or port for metrics.
     core = Core(replace(settings, extras={}), *plugins(settings, owner), owner, events, reads, store)
+    for cloud in core.clouds.values():
+        cloud.read_only = True
     once = Once(Daemon(core, lambda situation: _thought(once, situation)), running)
     daemon, observer = once.daemon, once.daemon.observer
     daemon.asked = True

@@ -5,6 +5,8 @@ Everything is a read, but for dry runs (`ec2_dry_runs`). docs/check.md says what
 
 from __future__ import annotations
 
+import os
+import stat
 from dataclasses import replace
 from functools import partial
 from typing import Any, Callable, Iterable, Iterator, Mapping
@@ -46,6 +48,8 @@ def looks(name: str, pools: Iterable[Pool], owner: Owner, refused: frozenset[str
             ("right to tag", ec2_dry_runs.tag),
         )
     }
+    if site.options.get("credentials_file"):
+        found["file of keys"] = partial(_file, site, "file of keys")
     if site.options.get("interruption_queue"):
         found["interruption queue"] = partial(_queue, site, "interruption queue")
     for pool in site.pools:
@@ -128,6 +132,21 @@ def _status(site: Site, subject: str) -> Iterator[Check]:
         check = site.told(subject, fault, "warning" if fault.denied else "")
         remedy = f"allow ec2:DescribeInstanceStatus ({IAM})" if fault.code in NOT_ALLOWED else check.remedy
         yield Check(subject, check.level, f"{check.text}: a broken machine is known only by its lost worker", remedy)
+
+
+def _file(site: Site, subject: str) -> Iterator[Check]:
+    """Who else can read the keys."""
+    path = site.options["credentials_file"]
+    try:
+        mode = stat.S_IMODE(os.stat(path).st_mode)
+    except OSError as error:
+        yield Check(subject, "error", f"{path}: {error.strerror}", "check credentials_file")
+        return
+    if mode & 0o077:
+        text = f"{path}: others can read or write it (mode {mode:04o})"
+        yield Check(subject, "warning", text, f"chmod go= {path}; docs/service.md shows how it can be for root alone")
+    else:
+        yield Check(subject, "ok", f"{path}: mode {mode:04o}")
 
 
 def _queue(site: Site, subject: str) -> Iterator[Check]:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Optional
 
+import boto3
 import pytest
 
 from tests.ec2_server import KEYS, EC2Server, Rule, error, moto_reservations, moto_server
-from tests.integration.test_plan_explain import Head
+from tests.integration.test_plan_explain import Head, eventually
 
 
 class Checked(Head):
@@ -206,3 +208,28 @@ def test_wrong_words_are_a_usage_error(head: Head, words: tuple[str, ...]) -> No
 def test_a_user_who_does_not_exist_is_an_error(head: Head) -> None:
     found = checks(head, "--user", "nobody-of-this-name", code=1)
     assert "there is no user nobody-of-this-name" in of(found, "user")["text"]
+
+
+def test_a_plan_writes_no_tags_either(head: Head, cloud: EC2Server) -> None:
+    head.configure("dialect = generic\n")
+    head.paths.config.write_text(head.paths.config.read_text().replace("dialect = aws\n", ""))
+    prefix = f"elastiq-{head.json('plan')['head']}-"
+    client: Any = boto3.Session(**KEYS).client("ec2", region_name="us-east-1", endpoint_url=cloud.url)
+    client.run_instances(ImageId="ami-12c6146b", MinCount=1, MaxCount=1, ClientToken=f"{prefix}i1")
+    cloud.forget()
+    assert len(head.json("plan")["nodes"]) == 1, "it is known by its token"
+    assert acts(cloud) == []
+    with head.daemon():
+        eventually(lambda: cloud.asked("CreateTags"))
+
+
+def test_a_person_who_starts_it_for_the_first_time_is_told_of_the_check(
+    head: Head, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("elastiq.cli.process.start", lambda paths: 0)
+    assert "elastiqctl check" not in head.ctl("start").out, "no terminal"
+    terminal = SimpleNamespace(stdout=SimpleNamespace(isatty=lambda: True))
+    monkeypatch.setattr("elastiq.cli.commands.sys", terminal)
+    assert "elastiqctl check" in head.ctl("start").out
+    head.paths.statedir.mkdir()
+    assert "elastiqctl check" not in head.ctl("start").out, "not the first time"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import boto3
@@ -148,6 +149,16 @@ def test_a_request_that_is_refused_for_the_clock_tells_how_wrong_it_is(bare: EC2
     checks = checked(bare)
     assert checks[ENDPOINT].level == checks["clock"].level == "error"
     assert "clock" in checks[ENDPOINT].remedy and " s behind the cloud's" in checks["clock"].text
+
+
+def test_keys_in_a_file_are_for_nobody_else(bare: EC2Server, tmp_path: Path) -> None:
+    file = tmp_path / "keys"
+    file.write_text("[default]\n")
+    for mode, level in ((0o600, "ok"), (0o640, "warning"), (0o604, "warning")):
+        file.chmod(mode)
+        assert alone(bare, "file of keys", credentials_file=str(file)).level == level
+    file.unlink()
+    assert alone(bare, "file of keys", credentials_file=str(file)).level == "error"
 
 
 def test_no_secret_of_the_configuration_is_in_a_check(bare: EC2Server) -> None:
