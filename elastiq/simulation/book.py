@@ -13,6 +13,7 @@ from typing import Iterable, Mapping, Optional
 from elastiq.interfaces import Intent, Resources, WorkerState, request_fits
 from elastiq.settings import Settings
 from elastiq.simulation.model import Job, Machine, SimWorker
+from elastiq.simulation.orders import Orders
 from elastiq.simulation.witness import Record
 from elastiq.simulation.world import World
 
@@ -37,6 +38,7 @@ class Book:
 
     def __init__(self, world: World, mark: str) -> None:
         self.world, self._mark = world, mark  # what our drains carry
+        self.orders = Orders()
         self.ours: dict[str, Machine] = {}  # every machine that a launch of ours made, or that was adopted
         self.born: dict[str, float] = {}
         self.made_by: dict[str, Record] = {}  # machine -> its launch
@@ -99,6 +101,7 @@ class Book:
     def forget_store(self) -> None:
         """The store was lost: what it knew is known no more."""
         self.store_since = self.world.now
+        self.orders.forget()
         self.listed.clear()
 
     def read_workers(self, record: Record) -> None:

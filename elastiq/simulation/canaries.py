@@ -66,7 +66,7 @@ class Canaries:
             before = self._states.get(node, "")
             if what in IN_SERVICE and before not in IN_SERVICE:
                 self._tried.pop(pool, None)
-            elif what in SPENT and before in AT_BOOT:
+            elif what in SPENT and before in AT_BOOT and node not in self._book.orders.out:
                 self._tried.setdefault(pool, _Tried()).failed.append((now, self._settings()))
             self._states[node] = what
 

@@ -146,6 +146,8 @@ class Checker(Listener):
             self.book.hear_workers(record)
         elif record.name in ("instances", "launch", "find"):
             self.book.hear_instances(record)
+        elif record.name == "jobs_on" and record.error is None and record.effect_s is not None:
+            self.book.orders.named_s[record.args[0]] = record.effect_s
         elif record.name == "problems" and record.value:
             self.book.called_broken.update(dict.fromkeys(record.value, self.world.now))
         if record.error is not None:
@@ -208,11 +210,12 @@ class Checker(Listener):
         emptied = record.args[1] is DrainMode.PEACEFUL and self.emptying.is_for_room(machine.id)
         for wrong in self.emptying.wrong(machine, record) if emptied else ():
             self.fail("I6", wrong)
-        if record.args[1] is DrainMode.PEACEFUL and not emptied:
+        by_hand = machine.id in self.book.orders.out
+        if record.args[1] is DrainMode.PEACEFUL and not (emptied or by_hand):
             self.condemned.add(machine.id)
         self.reads_known(record, f"drain of {worker.name}", ("jobs", "workers"), self.site_of(machine, record))
         self.reason("draining", machine.id, record)
-        if (emptied or not worker.jobs) and not machine.notice:  # the cloud takes it, drained or not
+        if (emptied or not worker.jobs) and not (machine.notice or by_hand):  # the cloud takes it, drained or not
             self._floor(machine, record)
         self._idle_long(machine, worker, record)
 
@@ -274,20 +277,22 @@ class Checker(Listener):
                 self._judge_end(machine, record)
 
     def _judge_end(self, machine: Machine, record: Record) -> None:
-        worker = machine.worker
-        if worker is not None and worker.jobs and not self.could_not_know(machine, record):
+        worker, doomed = machine.worker, machine.id in self.book.orders.doomed
+        if doomed and (unnamed := self.book.orders.unnamed(machine, self.book.started)):
+            self.fail("I2", f"terminate of {machine.id} by force with jobs that nobody was told of: {unnamed}")
+        if worker is not None and worker.jobs and not (doomed or self.could_not_know(machine, record)):
             since_s = self.world.now - min(self.book.started[job.number] for job in worker.jobs)
             self.fail("I2", f"terminate of {machine.id} with {len(worker.jobs)} jobs, the first for {since_s:.1f} s")
         if machine.id not in self._asked_to_end:
             self._asked_to_end[machine.id] = record.decided_s
             what, site = f"terminate of {machine.id}", self.site_of(machine, record)
-            if not self._asked_again(machine, record):
+            if not (doomed or self._asked_again(machine, record)):
                 self.reads_known(record, what, ("jobs", "workers"), site)
             self.reason("terminating", machine.id, record, self._decided_to_end.get(machine.id))
             why_not = self._no_cause(machine, record) or self.resting.no_cause(machine, record)
             if why_not and self._why_not_then.get(machine.id, why_not):  # else it had one, and is asked for again
                 self.fail("I6", f"terminate of {machine.id} without a cause: {why_not}")
-        elif worker is not None and worker.listed and worker.drained_by is None:
+        elif worker is not None and worker.listed and worker.drained_by is None and not doomed:
             if not self.could_not_know(machine, record):
                 self.fail("I6", f"terminate of {machine.id} again, though its worker came back and takes jobs")
 
@@ -315,6 +320,8 @@ class Checker(Listener):
         """Empty if this machine may be ended: it was seen drained and empty, it never joined, it was away for
         long, or the cloud called it broken."""
         settings, book = record.settings, self.book
+        if machine.id in book.orders.doomed:
+            return ""
         view = book.workers_known(record)
         state = book.workers_known(record, sending=True).states.get(machine.id)
         if state is WorkerState.DRAINED or (state is WorkerState.IDLE and not self.can_drain):
@@ -326,7 +333,7 @@ class Checker(Listener):
             return ""
         if last is None:
             age_s = record.decided_s - book.born[machine.id]
-            young = age_s < settings.estimated_vm_deploy_time_s
+            young = age_s < settings.estimated_vm_deploy_time_s and machine.id not in book.orders.out
             return f"launched {age_s:.0f} s ago, it may still join" if young else ""
         away_s = record.decided_s - last
         longest_s = settings.lost_after_s + (settings.batch_settle_s if machine.id in book.swept else 0.0)

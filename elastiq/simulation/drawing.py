@@ -17,6 +17,7 @@ from elastiq.simulation.chance import Dice
 from elastiq.simulation.executor import Latency
 from elastiq.simulation.menu import FORGETFUL, HIDE_WORKERS, HOUR_S, LOSE_IDS, MENU, OF_STOPS, SLOW, span
 from elastiq.simulation.of_head import with_room
+from elastiq.simulation.of_people import people
 from elastiq.simulation.scenario import Happening, Scenario
 from elastiq.simulation.terms import stops, with_terms
 from elastiq.simulation.world import Image
@@ -69,6 +70,11 @@ def draw(seed: int, profile: str = "mixed") -> Scenario:
     happenings = tuple(
         Happening(at_s, kind, args, f"{seed}.{number}") for number, (at_s, kind, args) in enumerate(drawn)
     )
+    by_people = enumerate(people(Dice(seed, profile, "people"), settings, hours_s))
+    happenings += tuple(
+        Happening(at_s, kind, args, f"{seed}.person {number}") for number, (at_s, kind, args) in by_people
+    )
+    happenings = tuple(sorted(happenings, key=lambda one: one.at_s))
     return Scenario(
         seed,
         settings,

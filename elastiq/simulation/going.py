@@ -42,6 +42,8 @@ class Going:
         pool, made_by = settings.pool(name), self._book.made_by.get(machine.id)
         if machine.notice:
             return "the cloud is about to take it"
+        if machine.id in self._book.orders.out:
+            return "a person takes it out of service"
         if pool is None:
             return ""
         then = made_by.settings.pool(name) if made_by is not None else None

@@ -12,7 +12,7 @@ from elastiq.simulation.executor import Latency
 from elastiq.simulation.world import Image
 
 # The arguments that say how long a happening acts: they add up, or run at once.
-LENGTHS = ("for_s", "down_s", "late_s", "lag_s", "stay_s", "back_s", "ahead_s")
+LENGTHS = ("for_s", "down_s", "late_s", "lag_s", "stay_s", "back_s", "ahead_s", "think_s")
 DELAYS = ("released_after_s", "removed_after_s")
 
 

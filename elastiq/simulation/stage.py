@@ -23,6 +23,7 @@ from elastiq.simulation.cluster import Cluster
 from elastiq.simulation.faults import Call
 from elastiq.simulation.head import HeadClock, HeadEvents, HeadExecutor, HeadStore, Killed
 from elastiq.simulation.model import Act, Machine, SimWorker
+from elastiq.simulation.orders import Orders
 from elastiq.simulation.scenario import Happening, Scenario
 from elastiq.store import StoreError
 
@@ -59,6 +60,7 @@ class Stage(Cluster):
         world.limits, world.catalogue = dict(scenario.limits), scenario.catalogue
         world.on_birth = self.chaos.born
         self.acts: list[Act] = []
+        self.orders = Orders()
         world.on_act = self.acts.append
         self.chaos.before, self.chaos.after = partial(self._called, "begins"), partial(self._called, "done")
         self.head_clock = HeadClock(self.clock)

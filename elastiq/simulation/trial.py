@@ -13,6 +13,7 @@ from typing import Any, Iterable, Mapping, Optional
 
 from elastiq.daemon import Daemon
 from elastiq.events import Action, Timer
+from elastiq.scaling import held
 from elastiq.settings import Settings
 from elastiq.simulation.checker import Checker, Violation
 from elastiq.simulation.liveness import Liveness
@@ -95,6 +96,7 @@ class Trial:
         world.faults = WatchedFaults(world.faults, self.witness)
         self.witness.listener = checker
         checker.upkeep, checker.life = upkeep, lambda: self.witness.life
+        checker.book.orders = stage.orders
         world.on_change = checker.changed
         checker.stops.counts = lambda: self._daemon is not None and not stage.asleep
         world.on_act = lambda act: None
@@ -116,7 +118,9 @@ class Trial:
     def _settings(self) -> Settings:
         """In force: those that the daemon works with, or the file's while there is none."""
         core = self.stage.core
-        return core.settings if core is not None else self.stage.settings
+        if core is None:
+            return self.stage.settings
+        return held(core.settings, core.scaled) if core.scaled else core.settings
 
     def _tell(self, text: str) -> None:
         hours, rest = divmod(self.stage.clock.elapsed_s, 3600.0)

@@ -1193,3 +1193,100 @@ def test_the_store_is_a_real_file(scene: Scene) -> None:
     lives(scene)
     assert os.path.getsize(scene.store_path) > 0
     assert scene.operations["store write begins"] == scene.operations["store write done"] > 0
+
+
+# --------------------------------------------------------------------------- people
+
+
+def in_service(scene: Scene, jobs: int = 4) -> Machine:
+    """A machine of the daemon's, with jobs on it that last."""
+    lives(scene)
+    scene.run(100.0)
+    scene.submit(jobs)
+    assert scene.run_until(lambda: any(worker.jobs for worker in scene.world.workers.values()), 1200.0)
+    scene.run(60.0)
+    (machine,) = scene.world.machines.values()
+    return machine
+
+
+def state_in(scene: Scene) -> str:
+    assert scene.core is not None
+    (node,) = scene.core.registry
+    return node.state.value
+
+
+@shows
+def paused(scene: Scene) -> None:
+    lives(scene)
+    scene.run(100.0)
+    scene.befall("paused", acts=["launch"], for_s=900.0)
+    scene.submit(1)
+    scene.run(800.0)
+    assert scene.world.tally.launches == 0
+    scene.kill_now(200.0)  # who resumes it waits for the daemon
+    scene.run(120.0)
+    assert scene.daemon is None
+    scene.run(600.0)
+    assert scene.core is not None and scene.core.paused == {} and scene.world.tally.launches == 1
+
+
+@shows
+def scaled(scene: Scene) -> None:
+    lives(scene)
+    scene.run(100.0)
+    scene.befall("scaled", share=0.5, for_s=1200.0)
+    scene.run(600.0)
+    assert len(scene.owned()) == 3
+    scene.run(650.0)
+    assert scene.core is not None and scene.core.scaled == {}
+
+
+@shows
+def drained_by_hand(scene: Scene) -> None:
+    machine = in_service(scene)
+    scene.befall("drained_by_hand", which=0.0)
+    scene.run(60.0)
+    assert state_in(scene) == "draining" and scene.orders.out == {machine.id}
+    assert machine.worker is not None and len(machine.worker.jobs) == 4
+
+
+@shows
+def undrained_by_hand(scene: Scene) -> None:
+    machine = in_service(scene)
+    scene.befall("drained_by_hand", which=0.0)
+    scene.run(60.0)
+    scene.befall("undrained_by_hand", which=0.0)
+    scene.run(60.0)
+    assert state_in(scene) == "busy" and scene.orders.out == set()
+    assert machine.worker is not None and machine.worker.drained_by is None
+
+
+@shows
+def ended_by_hand(scene: Scene) -> None:
+    machine = in_service(scene)
+    scene.befall("ended_by_hand", which=0.0)
+    scene.run(60.0)
+    assert state_in(scene) == "busy" and scene.orders.out == set(), "refused, for its jobs"
+    for job in list(machine.worker.jobs if machine.worker else ()):
+        scene.world.remove(job)
+    scene.run(100.0)
+    scene.befall("ended_by_hand", which=0.0)
+    scene.run(100.0)
+    assert machine.ended and scene.world.tally.killed == 0
+
+
+@shows
+def ended_by_force(scene: Scene) -> None:
+    machine = in_service(scene, jobs=2)
+    scene.befall("ended_by_force", which=0.0, think_s=100.0)
+    scene.run(50.0)
+    assert not machine.ended
+    late = scene.submit(1)
+    scene.run(100.0)
+    assert not machine.ended and scene.orders.doomed == {}, "a job has started that was not named"
+    assert late[0].worker is machine.worker
+    scene.befall("ended_by_force", which=0.0, think_s=5.0)
+    scene.run(60.0)
+    assert machine.ended and [len(jobs or ()) for jobs in scene.orders.doomed.values()] == [3]
+    scene.run(200.0)
+    assert scene.world.tally.killed == 3
