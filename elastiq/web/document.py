@@ -97,6 +97,7 @@ class Documents:
             },
             "decisions": list(reversed(published.entries)),
             "cost": published.cost,
+            "off": published.off,
             "day": self._once("day", published.rows, lambda: totals(published.rows, pace.tiers, since)),
         }
 

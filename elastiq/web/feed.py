@@ -29,13 +29,15 @@ class Pace(NamedTuple):
 
 
 class Published(NamedTuple):
-    """One look. ``made`` is real monotonic time; ``cost`` what the machines cost an hour, None without prices."""
+    """One look. ``made`` is real monotonic time; ``cost`` what the machines cost an hour, None without prices; ``off``
+    why there is to be no "launch" or no "terminate" by a person's wish."""
 
     made: float
     status: Mapping[str, Any]
     entries: tuple[Entry, ...]
     rows: Rows
     cost: Optional[float]
+    off: Mapping[str, str]
 
 
 class Feed:

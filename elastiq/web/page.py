@@ -136,6 +136,7 @@ class Page:
             entries=self._news.entries,
             rows=self._trend.rows,
             cost=None if math.isnan(cost) else cost,
+            off={act: why for act in ("launch", "terminate") if (why := self._core.off(act))},
         )
 
     def _sample(self) -> None:

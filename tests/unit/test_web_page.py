@@ -254,3 +254,10 @@ def test_faults_of_elastiq_itself_are_not_kept_from_who_looks() -> None:
     looked = Looked()
     looked.around.core.guard("plan", lambda: 1 // 0)
     assert looked.now()["status"]["faults"] == 1
+
+
+def test_switches_of_a_person_are_shown_with_their_reasons() -> None:
+    looked = Looked(terminate=False)
+    looked.around.core.paused = {"launch": "paused: a new image"}
+    looked.run(1.0)
+    assert looked.now()["off"] == {"launch": "paused: a new image", "terminate": "terminate = no"}

@@ -42,7 +42,10 @@ export function number(value) {
 
 // The time that counts here is the head node's: its clock, its zone, and in the demo its speed.
 export const clock = {
-  at: 0, read: 0, speed: 1, offset: 0,
+  at: 0,
+  read: 0,
+  speed: 1,
+  offset: 0,
   set(data) {
     Object.assign(this, { at: data.status.at, speed: data.speed, offset: data.utc_offset_s });
     this.read = performance.now() - data.age_s * 1000;
@@ -52,13 +55,16 @@ export const clock = {
   },
   // 14:05, with the day where that is not today.
   short(at) {
-    const time = this.parts(at), today = this.parts(this.now());
+    const time = this.parts(at),
+      today = this.parts(this.now());
     return time.day === today.day ? time.clock : `${time.date} ${time.clock}`;
   },
   parts(at) {
     const iso = new Date((at + this.offset) * 1000).toISOString();
     const date = new Date((at + this.offset) * 1000).toLocaleDateString("en-GB", {
-      day: "numeric", month: "short", timeZone: "UTC",
+      day: "numeric",
+      month: "short",
+      timeZone: "UTC",
     });
     return { day: iso.slice(0, 10), date, clock: iso.slice(11, 16) };
   },
@@ -72,7 +78,11 @@ const two = (value) => String(value).padStart(2, "0");
 
 // An age that goes on by itself: see `tick`.
 export const age = (since, before = "", after = "") =>
-  el("span", { "data-since": since, "data-before": before, "data-after": after }, before + duration(clock.now() - since) + after);
+  el(
+    "span",
+    { "data-since": since, "data-before": before, "data-after": after },
+    before + duration(clock.now() - since) + after,
+  );
 
 export function tick() {
   const now = clock.now();
