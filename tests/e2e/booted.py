@@ -77,8 +77,12 @@ def _make(root: Path) -> None:
     run([*command, skip, debian.SUITE, root, source], timeout_s=600)
 
 
-# With the test run ends the container, and with its mount namespace everything that it wrote.
-_WITH_PARENT = ("setpriv", "--pdeathsig", "KILL")
+# With the test run ends this process, with that the namespace of all its processes, and with the last of them the mount
+# namespace with everything that they wrote. (systemd-nspawn alone would leave its PID 1 behind when it is killed.)
+_ALONE = (
+    "setpriv", "--pdeathsig", "KILL",
+    "unshare", "--mount", "--propagation", "private", "--pid", "--fork", "--kill-child", "--mount-proc",
+)  # fmt: skip
 # 133 is systemd-nspawn's way to say that the machine wants to be started again.
 _SCRIPT = """
 set -e
@@ -133,8 +137,7 @@ class Machine:
             "--register=no", "--keep-unit", network, "--console=pipe", "--link-journal=no", "--resolv-conf=off",
             "--timezone=off", "--boot",
         ]  # fmt: skip
-        argv = [*_WITH_PARENT, "unshare", "--mount", "--propagation", "private", "sh", "-c", _SCRIPT, "sh"]
-        start([*argv, self._directory, root, *_WITH_PARENT, *nspawn], self._console, self._pid_file)
+        start([*_ALONE, "sh", "-c", _SCRIPT, "sh", self._directory, root, *nspawn], self._console, self._pid_file)
         self._wait_until_booted(None)
 
     def _wait_until_booted(self, before: Optional[int]) -> None:
@@ -153,8 +156,8 @@ class Machine:
             raise RigError(f"the machine did not boot within {BOOT_S} s: {self.console()[-2000:]}")
 
     def _find_pid(self) -> Optional[int]:
-        pid = running(self._pid_file)  # the script, then systemd-nspawn, then what it booted
-        for _ in range(2):
+        pid = running(self._pid_file)  # unshare, then the script, then systemd-nspawn, then what it booted
+        for _ in range(3):
             pid = pid and _child(pid)
         return pid
 
@@ -230,10 +233,13 @@ class Machine:
 
     def stop(self) -> None:
         """End it at once, as by its power switch; nothing of it is left."""
-        outer = running(self._pid_file)
+        outer, inner = running(self._pid_file), self._find_pid()
         if outer is not None:
+            if inner is not None:  # it does not end with systemd-nspawn
+                send(inner, signal.SIGKILL)
             send(outer, signal.SIGKILL)
-            poll(lambda: running(self._pid_file) is None, 10)
+            # Its PID 1 ends last, when all else inside has: until then it may hold ports of a shared network.
+            poll(lambda: not (inner and os.path.exists(f"/proc/{inner}/exe")) and running(self._pid_file) is None, 20)
         self._pid_file.unlink(missing_ok=True)
         self._console.unlink(missing_ok=True)
         with contextlib.suppress(FileNotFoundError):

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from tests.e2e import booted
 from tests.e2e.rig import places
-from tests.e2e.rig.process import RigError
+from tests.e2e.rig.process import RigError, poll
 
 
 def test_systemd_is_pid_1_and_nothing_has_failed(machine: booted.Machine) -> None:
@@ -60,3 +62,15 @@ def test_nothing_of_a_machine_is_left(debian: None) -> None:
         assert files() > before
 
     assert files() == before
+
+
+def test_a_machine_ends_with_the_test_run_however_that_ends(debian: None) -> None:
+    code = "from tests.e2e import booted; m = booted.Machine(); m.start(); print(m.pid, flush=True); input()"
+    command = [sys.executable, "-c", code]
+    with subprocess.Popen(command, cwd=places.REPOSITORY, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as run:
+        assert run.stdout is not None
+        inside = Path("/proc") / run.stdout.readline().decode().strip()
+        assert (inside / "comm").read_text() == "systemd\n"
+        run.kill()
+
+    assert poll(lambda: not inside.exists(), 10)
