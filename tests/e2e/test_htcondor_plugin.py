@@ -28,6 +28,7 @@ _SCRIPT = f"""
 import base64, pickle, sys
 from elastiq.interfaces import DrainMode, Owner, SourceError
 from elastiq.plugins.batch import htcondor
+from tests.looks import levels
 batch = htcondor.HTCondor.from_config({{o.name: o.default for o in htcondor.OPTIONS}}, Owner("e2e", "{HEAD}"))
 real_run, printed = htcondor.run, []
 def run(*args, **more):
@@ -196,10 +197,10 @@ def test_with_a_token_that_may_only_read_it_may_not_drain_and_says_what_to_do(ma
     answer = drain(_CONDOR_SEC_TOKEN_DIRECTORY=read_only)
     assert answer.outcome is DrainOutcome.REFUSED
     assert "docs/htcondor.md" in answer.detail
-    levels = {check.name: check.level for check in plugin("batch.checks()")}
-    assert {name for name, level in levels.items() if level != "ok"} == {"htcondor packing"}, "HTCondor's default"
-    checks = plugin("batch.checks()", _CONDOR_SEC_TOKEN_DIRECTORY=read_only)
-    assert [check.name for check in checks if check.level == "error"] == ["htcondor drain"]
+    found = plugin("levels(batch.checks())")
+    assert {subject for subject, level in found.items() if level != "ok"} == {"packing"}, "HTCondor's default"
+    found = plugin("levels(batch.checks())", _CONDOR_SEC_TOKEN_DIRECTORY=read_only)
+    assert [subject for subject, level in found.items() if level == "error"] == ["drain"]
     assert seen().state is WorkerState.IDLE
 
 
