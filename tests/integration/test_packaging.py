@@ -122,6 +122,8 @@ def test_the_wheel_holds_example_unit_licence_and_tables(wheel: Path) -> None:
         "/data/share/elastiq/hooks/chat-webhook",
         "/data/share/elastiq/worker-image/user-data.yaml",
         "/data/share/elastiq/iam/elastiq-policy.json",
+        "/data/share/elastiq/grafana/elastiq.json",
+        "/data/share/elastiq/prometheus/alerts.yml",
         "/LICENSE",
     ):
         assert [name for name in names if name.endswith(wanted)], wanted
