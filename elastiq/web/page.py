@@ -30,6 +30,8 @@ KINDS = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".s
 SAVED_EVERY = 2  # samples
 AGAIN_S = 60.0  # until the next try to listen
 LONGEST_PAUSE_S = 600.0  # after faults
+# Looking may take so much of the loop's time where the cluster is large, but is not put off for longer.
+SHARE, RAREST_LOOK_S, QUICK_S = 0.05, 10.0, 0.02
 
 
 class Page:
@@ -41,6 +43,7 @@ class Page:
         self._trend = Trend(pace.tiers, kept.load(self._core.store))
         self._writer = kept.Writer(self._core.store)
         self._samples, self._sampled = 0, -math.inf
+        self._due = -math.inf  # real monotonic time: when to look again for those who do
         self.feed = Feed(pace, self._look())
         self.server: Optional[PageServer] = None
         self._wanted: Mapping[str, Any] = {}
@@ -121,10 +124,13 @@ class Page:
         if now - self._sampled >= self._pace.tiers[0].step_s:
             self._sampled = now
             self._sample()
-        if self.feed.is_watched():
+        if self.feed.is_watched() and (began := time.monotonic()) >= self._due:
             self._daemon.asked = True  # the page shows the reasons
             self._news.look()
             self.feed.publish(self._look())
+            ended = time.monotonic()
+            took_s = ended - began
+            self._due = ended + min(RAREST_LOOK_S, took_s / SHARE) if took_s > QUICK_S else -math.inf
         if now >= self._again:
             self._listen()
 

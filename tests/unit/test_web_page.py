@@ -261,3 +261,26 @@ def test_switches_of_a_person_are_shown_with_their_reasons() -> None:
     looked.around.core.paused = {"launch": "paused: a new image"}
     looked.run(1.0)
     assert looked.now()["off"] == {"launch": "paused: a new image", "terminate": "terminate = no"}
+
+
+def test_a_look_that_takes_long_is_made_less_often_but_soon_enough_to_be_believed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looked, real = Looked(), time.monotonic()
+    clock, made = [real], []
+
+    def look(page: Page) -> Published:
+        made.append(clock[0])
+        clock[0] += took_s
+        return page.feed.latest
+
+    monkeypatch.setattr(Page, "_look", look)
+    monkeypatch.setattr("time.monotonic", lambda: clock[0])
+    for took_s, pause_s in ((0.001, 2.0), (0.2, 4.0), (3.0, 10.0)):
+        made.clear()
+        while len(made) < 4:
+            looked.page.feed.look()
+            looked.page._look_around()
+            clock[0] += 2.0
+        pauses = [later - before - took_s for before, later in zip(made[1:], made[2:])]
+        assert all(pause_s - 0.1 <= pause <= pause_s + 2.0 for pause in pauses), took_s

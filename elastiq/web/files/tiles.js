@@ -9,32 +9,22 @@ export function notices(status, left, switched) {
     ["ended", status.no_end],
     ["drained", status.no_drain],
   ].filter(([, why]) => why);
-  show(
-    byId("notices"),
-    [off, switched, status.notices, status.schedules, left.notices, status.faults, status.log_failures > 0],
-    () => [
-      switched.launch ? el("p", { class: "notice" }, `Launches are switched off: ${switched.launch}`) : null,
-      switched.terminate
-        ? el("p", { class: "notice" }, `Drains and ends are switched off: ${switched.terminate}`)
-        : null,
-      status.faults
-        ? el(
-            "p",
-            { class: "notice bad" },
-            `elastiq has met ${counted(status.faults, "fault")} of its own, and goes on: please report what its log says.`,
-          )
-        : null,
-      status.log_failures
-        ? el("p", { class: "notice bad" }, "The log could not always be written: is the disk full?")
-        : null,
-      ...off.map(([what, why]) => el("p", { class: "notice info" }, `Nothing is ${what} now: ${why}`)),
-      ...status.notices.map((text) => el("p", { class: "notice" }, text)),
-      status.schedules.length
-        ? el("p", { class: "notice info" }, `Schedules in force: ${status.schedules.join(", ")}`)
-        : null,
-      more(left.notices, "notice"),
-    ],
-  );
+  // What holds something back is said once.
+  const others = status.notices.filter((text) => !off.some(([, why]) => text.endsWith(why)));
+  const facts = [off, switched, others, status.schedules, left.notices, status.faults, status.log_failures > 0];
+  const notice = (text, kind = "") => el("p", { class: `notice ${kind}` }, text);
+  show(byId("notices"), facts, () => [
+    switched.launch ? notice(`Launches are switched off: ${switched.launch}`) : null,
+    switched.terminate ? notice(`Drains and ends are switched off: ${switched.terminate}`) : null,
+    status.faults
+      ? notice(`elastiq met ${counted(status.faults, "fault")} of its own: please report what its log says.`, "bad")
+      : null,
+    status.log_failures ? notice("The log could not always be written: is the disk full?", "bad") : null,
+    ...off.map(([what, why]) => notice(`Nothing is ${what} now: ${why}`)),
+    ...others.map((text) => notice(text)),
+    status.schedules.length ? notice(`Schedules in force: ${status.schedules.join(", ")}`, "info") : null,
+    more(left.notices, "notice"),
+  ]);
 }
 
 export function queueTile(queue) {
