@@ -9,26 +9,17 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
-from typing import Any, Callable, Iterator, Mapping, Optional
+from typing import Any, Iterator, Mapping
 
 import pytest
 
 from tests.daemon_lines import ROOT
-from tests.ec2_server import EC2Server, moto_reservations
-from tests.integration.fake_htcondor import FakePool
+from tests.integration.at_work import AtWork, until
 
 SHIPPED = ROOT / "packaging/hooks"
 SHELLS = [shell for shell in ("dash", "bash", "busybox") if shutil.which(shell)]
-
-
-def until(what: Callable[[], Any], limit_s: float = 60.0) -> None:
-    deadline = time.monotonic() + limit_s
-    while not what():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 # --------------------------------------------------------------------------- hosts-file
@@ -207,27 +198,6 @@ def test_what_is_no_json_is_a_failure(chat: Chat, tmp_path: Path) -> None:
 
 # --------------------------------------------------------------------------- a daemon
 
-CONFIG = """
-[elastiq]
-cluster_name = hooks-{number}
-check_queue_every_s = 0.2
-check_vms_every_s = 0.2
-waiting_jobs_time_s = 0
-batch_settle_s = 0
-idle_for_time_s = 0.5
-[quota]
-max_vms = 1
-[ec2]
-api_url = {url}
-region = us-east-1
-aws_access_key_id = AKIATEST
-aws_secret_access_key = verysecretkey
-image_id = ami-12c6146b
-flavour = m5.small
-cpus = 1
-memory_mb = 4000
-dialect = aws
-"""
 RECORD = """#!{python}
 import json, os, sys
 facts = json.load(sys.stdin)
@@ -238,16 +208,13 @@ with open({file!r}, "a") as out:
 """
 
 
-class Bench:
-    """A daemon in a process of its own, at a cloud of moto's and fake commands of HTCondor's."""
+class Bench(AtWork):
+    """A daemon with hooks that record what they are told."""
 
-    def __init__(self, folder: Path, server: EC2Server) -> None:
-        self.folder, self.server = folder, server
-        self.pool = FakePool(folder / "pool")
-        self.config, self.log, self.told = folder / "elastiq.conf", folder / "log", folder / "told"
-        self.process: Optional[subprocess.Popen[bytes]] = None
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.told = folder / "told"
         self.record = self.script("record", RECORD.format(python=sys.executable, file=str(self.told)))
-        self.config.touch(mode=0o600)
 
     def script(self, name: str, text: str) -> Path:
         path = self.folder / name
@@ -255,69 +222,24 @@ class Bench:
         path.chmod(0o755)
         return path
 
-    def write(self, section: str, **more: str) -> None:
-        text = CONFIG.format(number=os.getpid(), url=self.server.url)
-        self.config.write_text(f"{text}[hooks]\n{section}\n" + more.get("after", ""))
-
-    def start(self) -> None:
-        environment = {
-            **os.environ,
-            "PATH": f"{self.pool.bin}:{os.environ['PATH']}",
-            "PYTHONPATH": str(ROOT),
-            "AWS_CONFIG_FILE": "/nonexistent",
-            "SECRET_OF_THE_DAEMON": "hidden",
-        }
-        places = ("--statedir", str(self.folder / "s"), "--rundir", str(self.folder / "r"))
-        argv = [sys.executable, "-m", "elastiq.service", "--config", str(self.config), *places]
-        with open(self.log, "a") as sink:
-            self.process = subprocess.Popen(argv, env=environment, stdout=sink, stderr=sink)
-
-    def stop(self) -> float:
-        """With SIGTERM; how long it took, in seconds."""
-        assert self.process is not None
-        began = time.monotonic()
-        self.process.send_signal(signal.SIGTERM)
-        self.process.wait(15)
-        return time.monotonic() - began
-
-    @property
-    def text(self) -> str:
-        return self.log.read_text() if self.log.exists() else ""
+    def hooks(self, lines: str, more: str = "") -> None:
+        self.write(f"[hooks]\n{lines}\n{more}")
 
     @property
     def events(self) -> list[Mapping[str, Any]]:
         return [json.loads(line) for line in self.told.read_text().splitlines()] if self.told.exists() else []
 
-    def join(self) -> None:
-        """The machine that was launched becomes a worker."""
-        until(lambda: "launched as i-" in self.text)
-        (machine,) = (
-            one for region in moto_reservations() for made in region.values() for one in made.instances
-        )
-        self.pool.load()["jobs"].clear()
-        self.pool.save()
-        self.pool.add_worker("w1", machine.private_ip, cpus=1, memory_mb=4000)
-
 
 @pytest.fixture
 def bench(tmp_path: Path) -> Iterator[Bench]:
-    from moto.moto_server.werkzeug_app import create_backend_app
-
-    for reservations in moto_reservations():
-        reservations.clear()
-    server = EC2Server(create_backend_app("ec2"))
-    bench = Bench(tmp_path, server)
+    bench = Bench(tmp_path)
     yield bench
-    if bench.process is not None and bench.process.poll() is None:
-        bench.process.kill()
-        bench.process.wait()
-    server.close()
-    print(bench.text)
+    bench.close()
 
 
 def test_the_life_of_a_machine_is_told_in_order_with_its_facts_and_no_secret(bench: Bench) -> None:
     keys = ("on_launch", "on_join", "on_drain", "on_end", "on_failure")
-    bench.write("\n".join(f"{key} = {bench.record} {key} 'two words'" for key in keys))
+    bench.hooks("\n".join(f"{key} = {bench.record} {key} 'two words'" for key in keys))
     bench.start()
     bench.pool.submit(1)
     bench.join()
@@ -337,7 +259,7 @@ def test_a_hook_that_hangs_fails_or_floods_holds_nothing_up_and_is_told(bench: B
     slow = bench.script("slow", f"#!/bin/sh\necho $$ >{bench.folder}/pid\nsleep 600 & wait\n")
     bad = bench.script("bad", "#!/bin/sh\nyes first | head -1000 >&2\necho the cause >&2\nexit 3\n")
     flood = bench.script("flood", "#!/bin/sh\nexec cat /dev/zero\n")
-    bench.write(f"on_launch = {slow}\non_join = {bad}\non_drain = {flood}\non_end = {bench.record}\ntimeout_s = 1.5")
+    bench.hooks(f"on_launch = {slow}\non_join = {bad}\non_drain = {flood}\non_end = {bench.record}\ntimeout_s = 1.5")
     bench.start()
     bench.pool.submit(1)
     bench.join()
@@ -352,7 +274,7 @@ def test_a_hook_that_hangs_fails_or_floods_holds_nothing_up_and_is_told(bench: B
 
 def test_running_hooks_are_ended_with_the_daemon(bench: Bench) -> None:
     bench.script("hold", f"#!/bin/sh\ntrap '' TERM INT HUP\necho $$ >>{bench.folder}/pids\nsleep 600 & wait; wait\n")
-    bench.write(f"on_launch = {bench.folder}/hold\non_join = {bench.record}\ntimeout_s = 500")
+    bench.hooks(f"on_launch = {bench.folder}/hold\non_join = {bench.record}\ntimeout_s = 500")
     bench.start()
     bench.pool.submit(1)
     bench.join()
@@ -367,10 +289,10 @@ def test_running_hooks_are_ended_with_the_daemon(bench: Bench) -> None:
 
 
 def test_a_reload_changes_the_hooks_and_tells_of_a_kill_switch(bench: Bench) -> None:
-    bench.write("")
+    bench.hooks("")
     bench.start()
-    until(lambda: "cluster hooks-" in bench.text)
-    bench.write(f"on_pause = {bench.record}")
+    until(lambda: "cluster at-work-" in bench.text)
+    bench.hooks(f"on_pause = {bench.record}")
     assert bench.process is not None
     bench.process.send_signal(signal.SIGHUP)
     until(lambda: bench.text.count("configuration reloaded") == 1)
@@ -389,7 +311,7 @@ def test_a_reload_changes_the_hooks_and_tells_of_a_kill_switch(bench: Bench) -> 
 
 
 def test_in_a_dry_run_no_hook_is_run(bench: Bench) -> None:
-    bench.write(f"on_launch = {bench.record}", after="[debug]\ndry_run_shutdown_vms = yes\n")
+    bench.hooks(f"on_launch = {bench.record}", "[debug]\ndry_run_shutdown_vms = yes\n")
     bench.start()
     bench.pool.submit(1)
     until(lambda: "dry run: would run hook on_launch (record) for i-" in bench.text)
