@@ -14,6 +14,11 @@ def _explain(parser: ArgumentParser) -> None:
     parser.add_argument("what", nargs="?", metavar="JOB | NODE | POOL", help="without: all that is unusual")
 
 
+def _top(parser: ArgumentParser) -> None:
+    parser.add_argument("--interval", type=_seconds, default=2.0, metavar="S", help="look so often (default 2)")
+    parser.add_argument("-n", "--count", type=count, default=0, help="end after so many looks (0: go on)")
+
+
 def _history(parser: ArgumentParser) -> None:
     parser.add_argument("--node", metavar="NAME", help="of this node, instance or launch")
     parser.add_argument("--pool", metavar="NAME", help="of this pool")
@@ -40,6 +45,19 @@ def _seconds(text: str) -> float:
 
 
 LOOKING: Verbs = {
+    "top": Verb(
+        "what elastiq does, live, in a terminal (q ends)",
+        "top:top",
+        """\
+Keys: q quit, space look now, arrows and page keys scroll, h help. With --json, a status a line for programs.""",
+        """\
+  elastiqctl top
+  ssh head -t elastiqctl top --interval 10
+  elastiqctl top --json -n 60 --interval 60 > an-hour.jsonl""",
+        "0 ended   1 no terminal   3 elastiq does not run   4 no permission, or no answer",
+        arguments=_top,
+        json="a status a line, with the keys of docs/status.md",
+    ),
     "history": Verb(
         "every launch and end with its reason, and what people commanded; newest last",
         "history:history",

@@ -26,10 +26,15 @@ class Screen:
         return "\n".join(self.paint(line, style) for line in lines)
 
     def table(
-        self, head: Sequence[str], rows: Sequence[Sequence[str]], styles: Sequence[str] = (), spare: str = ""
+        self,
+        head: Sequence[str],
+        rows: Sequence[Sequence[str]],
+        styles: Sequence[str] = (),
+        spare: str = "",
+        wrapped: bool = True,
     ) -> list[str]:
         """Columns under their names; ``styles`` has one for each row. Where it is too narrow, the columns
-        named in ``spare`` go first, in that order, and the last column is wrapped."""
+        named in ``spare`` go first, in that order, and the last column is ``wrapped``, or cut."""
         cells = [[clean(cell) for cell in row] for row in rows]
         widths = [max(columns(row[i]) for row in [head, *cells]) for i in range(len(head))]
         shown = [i for i in range(len(head)) if any(row[i] for row in cells)]
@@ -43,7 +48,7 @@ class Screen:
 
         def text(row: Sequence[str], style: str) -> list[str]:
             first = "".join(pad(row[i], widths[i]) + _GAP for i in shown[:-1])
-            last = wrap(row[shown[-1]], max(left(), 10))
+            last = wrap(row[shown[-1]], max(left(), 10)) if wrapped else [row[shown[-1]]]
             lines = [first + last[0], *(" " * len(first) + more for more in last[1:])]
             return [self.paint(cut(line.rstrip(), self.width), style) for line in lines]
 

@@ -5,6 +5,7 @@ A part of the `elastiq.simulation.checker`.
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Iterable
 
 from elastiq.interfaces import Intent
@@ -38,7 +39,10 @@ class Storms:
         floor = settings.min_vms + sum(pool.min_vms for pool in settings.pools)
         tried = book.machines_needed(settings, window_s, matching=False)
         slack = STORM_SLACK * (1 + len(book.waited_most(window_s))) + sum(p.terms.min_idle_vms for p in settings.pools)
-        lacking = max(0, floor - len(present)) + max(0, busy + needed - len(useful))
+        # A pool may lack machines for its own minimum though others have more than theirs.
+        here = Counter(book.pool_of(machine) for machine in present)
+        below = max(floor - len(present), sum(max(0, pool.min_vms - here[pool.name]) for pool in settings.pools))
+        lacking = max(0, below) + max(0, busy + needed - len(useful))
         if intent.count > lacking + tried + slack:  # others come in their place
             lacking += sum(1 for machine in present if self._going.why(machine, settings))
         if intent.count > lacking + tried + slack:  # those that are being drained serve nobody
