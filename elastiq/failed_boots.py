@@ -9,7 +9,7 @@ import logging
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Mapping
 
-from elastiq.refusals import boot_failed
+from elastiq import refusals
 
 if TYPE_CHECKING:
     from elastiq.core import Core
@@ -19,7 +19,7 @@ EVERY_S = 3600.0
 
 def failed(core: Core, pool: str) -> None:
     """Hold back what such a boot concerns, and count it."""
-    boot_failed(core.health, pool, core.now())
+    refusals.boot_failed(core.health, pool, core.now())
     hour = next((one for one in core.listeners if isinstance(one, _Hour)), None)
     if hour is None:
         hour = _Hour(core)

@@ -187,8 +187,8 @@ MUTANTS: tuple[Mutant, ...] = (
             Change(
                 ending.Ending,
                 "look",
-                "node.seen is not None and node.seen.drained_by_mark(core.owner.mark):",
-                "node.seen is not None and node.seen.is_drained:",
+                "node.seen.drained_by is not None and node.seen.drained_by_mark(core.owner.mark):",
+                "node.seen.is_drained:",
             ),
         ),
         often("admin_drains", times=8, which=0.5, for_s=900.0),
