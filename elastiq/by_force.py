@@ -83,7 +83,9 @@ def _name_jobs(daemon: Daemon, node: Node, future: Future[Answer], then: Callabl
             _settle(future, partial(then, outcome.value, why))
 
     asking = partial(core.batch.jobs_on, node.worker or "")
-    if node.worker is None:
+    if node.worker is None and node.state in AT_BOOT | {State.FAILED}:
+        _settle(future, partial(then, None, "it had not joined when elastiq looked last"))
+    elif node.worker is None:
         _settle(future, partial(then, (), ""))
     elif not core.read(f"jobs of {node.id}", core.batch, asking, done):
         _settle(future, partial(then, None, "the batch system still owes the answer to an earlier question"))
@@ -208,7 +210,8 @@ class _Forced:
                 self._leave(f"which jobs run there is not known ({why})")
             elif new := tuple(job for job in jobs if job not in self._allowed):
                 self._leave(f"jobs have started there that were not named: {_some(new)}")
-        killed = f"kills {_some(jobs)}" if jobs else (why and f"kills {why}") or "no job runs there"
+        unknown = f"which jobs it kills is not known ({why})"
+        killed = unknown if jobs is None else f"kills {_some(jobs)}" if jobs else "no job runs there"
         node.ordered = f"{FORCED}: {killed}"
         note(core, "terminate", node, node.ordered)
         core.registry.move(node, State.TERMINATING, node.ordered, core.wall())

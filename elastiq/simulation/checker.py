@@ -211,6 +211,9 @@ class Checker(Listener):
         for wrong in self.emptying.wrong(machine, record) if emptied else ():
             self.fail("I6", wrong)
         by_hand = machine.id in self.book.orders.out
+        if machine.id in self.book.orders.doomed:
+            self.reason("draining", machine.id, record)
+            return
         if record.args[1] is DrainMode.PEACEFUL and not (emptied or by_hand):
             self.condemned.add(machine.id)
         self.reads_known(record, f"drain of {worker.name}", ("jobs", "workers"), self.site_of(machine, record))

@@ -69,8 +69,10 @@ def scaled(stage: Stage, it: Happening) -> None:
 def drained_by_hand(stage: Stage, it: Happening) -> None:
     """A person drains one of the machines: ``which``, from the oldest (0) to the youngest (towards 1)."""
     machine = stage.machine(it.args["which"])
-    if machine is not None and not _give(stage, "drain", machine, {"reason": "the person's own"}):
-        stage.orders.out.discard(machine.id)
+    if machine is not None:
+        known = machine.id in stage.orders.out
+        if _give(stage, "drain", machine, {"reason": "the person's own"}) is None and not known:
+            stage.orders.out.discard(machine.id)
 
 
 def undrained_by_hand(stage: Stage, it: Happening) -> None:

@@ -463,7 +463,7 @@ def test_jobs_that_cannot_be_named_are_killed_only_where_that_was_said() -> None
     rig.executor.only("batch").finish()
     rig.answer()
     assert (answer.result(0)["known"], ended(rig)) == (False, ["i-1"])
-    assert "kills the batch system does not say which" in node.reason
+    assert "which jobs it kills is not known (the batch system does not say which" in node.reason
 
 
 @pytest.mark.parametrize("answer", [DrainAnswer(DrainOutcome.REFUSED, "not allowed"), UNREACHABLE])
@@ -526,7 +526,7 @@ def test_a_full_disk_does_not_keep_a_forced_end_from_happening() -> None:
 def test_with_force_a_machine_without_a_worker_ends_at_once(state: State) -> None:
     rig, node = rig_with(None, state)
     ended(rig)
-    assert force(rig, []).result(0)["killed"] == []
+    assert force(rig, None).result(0)["killed"] == []
     assert state_of(node) is State.TERMINATING and ended(rig)[-1:] == ["i-1"]
 
 
@@ -565,3 +565,11 @@ def test_jobs_that_no_queue_records_are_not_taken_for_none() -> None:
     rig.answer()
     assert "is not known (4 jobs, which no queue records)" in str(answer.exception(0))
     assert ended(rig) == [] and state_of(node) is State.BUSY
+
+
+def test_whether_a_machine_that_boots_has_joined_meanwhile_is_not_known_without_a_look() -> None:
+    rig, node = rig_with(None, State.BOOTING)
+    look = ask(rig, "terminate", look=True)
+    assert (look["known"], look["why"]) == (False, "it had not joined when elastiq looked last")
+    assert "is not known (it had not joined" in str(force(rig, []).exception(0))
+    assert state_of(node) is State.BOOTING and node.acting is False
