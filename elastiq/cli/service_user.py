@@ -24,6 +24,7 @@ SUBJECT = "user"
 SHOW_S = 30.0
 GIVEN = Path("/run/credentials") / UNIT
 STORES = ("/etc/credstore", "/run/credstore", "/usr/local/lib/credstore", "/usr/lib/credstore")  # systemd.exec(5)
+SERVICE_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin"  # systemd.exec(5), $PATH
 _KEEP = ("PATH", "LANG", "LC_ALL", "TERM", "NO_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "COLUMNS", "PYTHONPATH")
 
 
@@ -43,7 +44,9 @@ def become(paths: Paths, named: Optional[str], is_service: bool) -> Check:
         text = f"looked at as {me}, while elastiq runs as {wanted}: what holds for one need not hold for the other"
         return Check(SUBJECT, "warning", text, "run it as root, which becomes that user: sudo elastiqctl check")
     kept = {name: os.environ[name] for name in _KEEP if name in os.environ}
-    given = _credentials(unit.get("LoadCredential", ""), user)
+    if is_service:  # what is on root's PATH need not be on its own
+        kept["PATH"] = SERVICE_PATH
+    given = _credentials(user) if is_service else ""
     _drop_to(user)
     os.environ.clear()
     os.environ.update(kept)
@@ -77,16 +80,18 @@ def _drop_to(user: pwd.struct_passwd) -> None:
 
 
 def _unit() -> Mapping[str, str]:
-    words = ("systemctl", "show", UNIT, "--property=User,Environment,LoadCredential")
+    """Whose the unit is, and what it sets."""
+    shown = _systemctl("show", UNIT, "--property=User,Environment")
+    return dict(line.split("=", 1) for line in shown.splitlines() if "=" in line)
+
+
+def _systemctl(*words: str) -> str:
+    argv = ("systemctl", "--no-pager", *words)
     try:
-        done = subprocess.run(words, capture_output=True, text=True, errors="replace", timeout=SHOW_S, check=False)
+        done = subprocess.run(argv, capture_output=True, text=True, errors="replace", timeout=SHOW_S, check=False)
     except (OSError, subprocess.TimeoutExpired):
-        return {}
-    found: dict[str, str] = {}
-    for line in done.stdout.splitlines():
-        key, _, value = line.partition("=")
-        found[key] = f"{found[key]}\n{value}" if key in found else value
-    return found
+        return ""
+    return done.stdout
 
 
 def _environment(text: str) -> dict[str, str]:
@@ -95,13 +100,24 @@ def _environment(text: str) -> dict[str, str]:
     return {name: value for name, _, value in words if re.fullmatch(r"[A-Za-z_]\w*", name)}
 
 
-def _credentials(loaded: str, user: pwd.struct_passwd) -> str:
+def loaded(unit: str) -> dict[str, str]:
+    """The credentials that a unit loads, by their names, out of its text with all drop-ins: `systemctl show` does not
+    print them in every version. An empty line takes back those before."""
+    found: dict[str, str] = {}
+    for line in unit.splitlines():
+        key, equals, value = (word.strip() for word in line.partition("="))
+        if key == "LoadCredential" and equals:
+            name, _, path = value.partition(":")
+            found = {**found, name: path or name} if name else {}
+    return found
+
+
+def _credentials(user: pwd.struct_passwd) -> str:
     """Where the service finds its credentials; for one that does not run, the same in a directory of our own, in
     memory, until we end. Empty if there are none."""
     if GIVEN.is_dir():
         return str(GIVEN)
-    lines = [line.partition(":") for line in loaded.split("\n") if line.strip()]
-    names = {name: path or name for name, _, path in lines}
+    names = loaded(_systemctl("cat", UNIT))
     places = {name: next((one for one in _places(path) if one.is_file()), None) for name, path in names.items()}
     if not any(places.values()):
         return ""

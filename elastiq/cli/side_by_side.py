@@ -38,15 +38,20 @@ def found(
     end = time.monotonic() + PATIENCE_S
     for lane in lanes:
         lane.thread.start()
-    for lane in lanes:
-        while lane.thread.is_alive():
-            lane.thread.join(max(0.05, end - time.monotonic()))
-            if slow and time.monotonic() >= end:
-                waiting = [f"{one.source}: {one.now}" for one in lanes if one.now]
-                if waiting:
-                    slow(waiting)
-                slow = None
+    try:
+        for lane in lanes:
+            while lane.thread.is_alive():
+                lane.thread.join(max(0.05, end - time.monotonic()))
+                if slow and time.monotonic() >= end:
+                    waiting = [f"{one.source}: {one.now}" for one in lanes if one.now]
+                    if waiting:
+                        slow(waiting)
+                    slow = None
+    except KeyboardInterrupt:
+        _end(lanes)  # and none begins any more
+        raise
     _end(lanes)
+    command.reset()
     made = {key: checks for lane in lanes for key, checks in lane.made.items()}
     order = ((source, subject) for source, looks in sources.items() for subject in looks)
     return [Finding(source, check) for source, subject in order for check in made[source, subject]]
@@ -54,13 +59,12 @@ def found(
 
 def _end(lanes: Iterable[_Lane]) -> None:
     """End the commands of looks that hang; what hangs otherwise ends with the process."""
-    hanging = [thread for lane in lanes for thread in lane.hanging]
+    hanging = [thread for lane in lanes for thread in tuple(lane.hanging)]
     if hanging:
         command.kill_all()
         end = time.monotonic() + END_S
         for thread in hanging:
             thread.join(max(0.0, end - time.monotonic()))
-        command.reset()
 
 
 def worst(checks: Iterable[Check]) -> str:
@@ -91,11 +95,12 @@ class _Lane:
         result: list[list[Check]] = []
         look = self._looks[subject]
         thread = threading.Thread(target=lambda: result.append(_made(subject, look)), daemon=True)
+        self.hanging.append(thread)
         thread.start()
         thread.join(self._deadline_s)
         if result:
+            self.hanging.remove(thread)
             return result[0]
-        self.hanging.append(thread)
         late = f"no answer within {self._deadline_s:g} s"
         return [Check(subject, "unknown", late, "see what hangs there; --timeout waits longer")]
 

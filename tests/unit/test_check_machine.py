@@ -204,6 +204,13 @@ def test_what_the_unit_sets_is_read_as_systemd_quotes_it() -> None:
     assert found == {"_CONDOR_SEC_TOKEN_DIRECTORY": "/var/lib/elastiq/tokens.d", "A": "two words", "B": "x"}
 
 
+def test_the_credentials_of_a_unit_are_those_of_its_text_and_its_drop_ins() -> None:
+    unit = "# /lib/x.service\n[Service]\nLoadCredential=elastiq-aws\nEnvironment=A=b\n"
+    assert service_user.loaded(unit) == {"elastiq-aws": "elastiq-aws"}
+    drop_in = "[Service]\nLoadCredential=\nLoadCredential=keys:/etc/my keys\n"
+    assert service_user.loaded(unit + drop_in) == {"keys": "/etc/my keys"}
+
+
 def test_somebody_who_is_not_root_is_told_that_another_user_counts(
     paths: Paths, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
 import threading
 import time
+from pathlib import Path
 from typing import Callable, Iterable, Iterator
 
 import pytest
@@ -118,3 +122,25 @@ def test_unknown_is_worse_than_a_warning_and_an_error_is_worst() -> None:
     assert worst(checks) == "unknown"
     assert worst([*checks, Check("a", "error", "said")]) == "error"
     assert worst([]) == "ok"
+
+
+def test_somebody_who_has_seen_enough_leaves_no_command_behind(tmp_path: Path) -> None:
+    script = f"""
+import sys
+from elastiq import command
+from elastiq.cli.side_by_side import found
+
+def hangs():
+    command.run(["sh", "-c", "echo $$ >{tmp_path}/pid; exec sleep 300"], timeout_s=300)
+
+found({{"x": {{"a": hangs}}}}, 300)
+"""
+    with subprocess.Popen([sys.executable, "-c", script], stderr=subprocess.DEVNULL) as process:
+        end = time.monotonic() + 30
+        while not ((tmp_path / "pid").exists() and (tmp_path / "pid").read_text().strip()):
+            assert time.monotonic() < end
+            time.sleep(0.02)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(20) != 0
+    pid = (tmp_path / "pid").read_text().strip()
+    assert not Path(f"/proc/{pid}").exists()
