@@ -33,7 +33,7 @@ def snapshot(daemon: Daemon) -> dict[str, Any]:
         "version": __version__,
         "cluster": settings.cluster_name,
         "head": core.owner.mark,
-        "state": _state(daemon),
+        "state": state(daemon),
         "at": core.wall(),
         "monotonic_at": now,
         "queue": _queue(daemon, now),
@@ -65,7 +65,8 @@ def _fields(of: object, names: str) -> dict[str, Any]:
     return {name: getattr(of, name) for name in names.split()}
 
 
-def _state(daemon: Daemon) -> str:
+def state(daemon: Daemon) -> str:
+    """One word for what it is doing: see docs/status.md."""
     if daemon.stopping:
         return "stopping"
     if not daemon.paired:

@@ -42,7 +42,7 @@ def values(daemon: Daemon) -> Values:
     """Of the families that show what is now. Unknown is not empty: what is not known has no value."""
     core, settings, now = daemon.core, daemon.settings_now(), daemon.core.now()
     foreign = daemon.observer.foreign() if settings.quota_counts == "all" else 0
-    state = status._state(daemon)
+    state = status.state(daemon)
     found: Found = {
         "build_info": {(__version__, platform.python_version()): 1},
         "cluster_info": {(settings.cluster_name, core.owner.mark): 1},
