@@ -34,6 +34,7 @@ usual places:      root                    others
   log              /var/log/elastiq        ~/.elastiq/log
   state            /var/lib/elastiq        ~/.elastiq/state
   control socket   /run/elastiq            ~/.elastiq/run
+Where elastiq is a service of systemd, its places are for all, but those who have a ~/.elastiq/elastiq.conf.
 
 exit codes: 0 done (status: running)   1 failed   2 usage   3 elastiq does not run
   4 no permission, or no answer (plan: from a source)   75 another elastiq is in the way   78 error in the configuration
