@@ -18,13 +18,17 @@ from tests.e2e.rig.process import RigError
 from tests.e2e.tap import Tap
 
 StartDaemon = Callable[..., Daemon]
-_failed = pytest.StashKey[bool]()
+FAILED = pytest.StashKey[bool]()
 _numbers = itertools.count()
 
 
+# First, so that `-m rig` sees the mark.
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A test of this tier may take longer than one of the others."""
+    """A test of this tier may take longer than one of the others; it is marked where it needs the rig."""
     for item in items:
+        if "rig" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.rig)
         if item.path.parent == places.REPOSITORY / "tests/e2e" and not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(180, func_only=True))
 
@@ -32,7 +36,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
-    item.stash[_failed] = item.stash.get(_failed, False) or report.failed
+    item.stash[FAILED] = item.stash.get(FAILED, False) or report.failed
     return report
 
 
@@ -80,7 +84,7 @@ def cluster(rig: None, request: pytest.FixtureRequest) -> Iterator[Cluster]:
     lifecycle.reset()
     cluster = Cluster()
     yield cluster
-    if request.node.stash.get(_failed, False):
+    if request.node.stash.get(FAILED, False):
         print(cluster.evidence())
 
 
@@ -114,6 +118,6 @@ def daemon(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[StartDa
 
     yield start
     for made in started:
-        if request.node.stash.get(_failed, False):
+        if request.node.stash.get(FAILED, False):
             print(made.evidence())
         made.close()
