@@ -100,6 +100,16 @@ FIRES: Mapping[str, tuple[Series, int, Series]] = {
         15,
         {f'elastiq_observation_known{{{HEAD}, source="queue", site=""}}': "0x8 1 0x20"},
     ),
+    "ElastiqNothingEnds": (
+        {f"elastiq_workers_settled{{{HEAD}}}": "1 0x70", f"elastiq_queue_complete{{{HEAD}}}": "1x80"},
+        70,
+        {f"elastiq_workers_settled{{{HEAD}}}": "0x50 1 0x20"},
+    ),
+    "ElastiqEndsFailing": (
+        {f'elastiq_errors_total{{{HEAD}, kind="terminate"}}': "0+1x60"},
+        40,
+        {f'elastiq_errors_total{{{HEAD}, kind="terminate"}}': "0 1 2 3x60"},
+    ),
     "ElastiqLaunchesFailing": (
         {f'elastiq_errors_total{{{HEAD}, kind="launch"}}': "0+1x60"},
         40,

@@ -111,3 +111,14 @@ def test_the_dashboard_shows_every_metric_but_those_that_say_the_same() -> None:
     shown = {name for _, query in queries() for name, _ in selectors(query)}
     left_out = {name for name, one in SERIES.items() if name not in shown and not name.endswith(("_count", "_sum"))}
     assert left_out <= {"elastiq_pool_offers", "elastiq_nodes_min", "elastiq_pool_nodes_min", "process_open_fds"}
+
+
+def test_the_panels_lie_side_by_side() -> None:
+    assert len({panel["id"] for panel in DASHBOARD["panels"]}) == len(DASHBOARD["panels"])
+    taken: set[tuple[int, int]] = set()
+    for panel in DASHBOARD["panels"]:
+        at = panel["gridPos"]
+        cells = {(at["x"] + x, at["y"] + y) for x in range(at["w"]) for y in range(at["h"])}
+        assert not cells & taken and at["x"] + at["w"] <= 24, panel["title"]
+        assert panel["type"] == "row" or panel["description"], panel["title"]
+        taken |= cells
