@@ -8,8 +8,10 @@ from __future__ import annotations
 import json
 import os
 import pwd
+import signal
 import subprocess
 import sys
+import threading
 import time
 from argparse import Namespace
 from pathlib import Path
@@ -57,7 +59,11 @@ JOURNALCTL = """\
 import sys
 open({home!r} + "/journal_calls", "a").write(" ".join(sys.argv[1:]) + "\\n")
 sys.stderr.write(open({home!r} + "/hint").read())
-print(open({home!r} + "/entries").read(), end="")
+print(open({home!r} + "/entries").read(), end="", flush=True)
+if "--follow" in sys.argv:
+    import os, time
+    open({home!r} + "/follows", "w").write(str(os.getpid()))
+    time.sleep(60)
 """
 
 
@@ -409,8 +415,19 @@ def test_the_log_is_the_journal_s_where_the_unit_names_no_directory(
     assert ctl(capfd, "log", "-n", "7", "--no-follow") == (0, f"{AT} INFO elastiq: the last words\n", "")
     asked = (unit.home / "journal_calls").read_text().splitlines()[-1].split()
     assert {"--unit=elastiq.service", "--lines=7", "--output=json"} <= set(asked) and "--follow" not in asked
-    assert ctl(capfd, "log")[0] == 0
-    assert (unit.home / "journal_calls").read_text().splitlines()[-1].split()[-1] == "--follow"
+
+
+def test_the_journal_is_followed_until_ctrl_c(unit: Systemd, capfd: pytest.CaptureFixture[str]) -> None:
+    follows = unit.home / "follows"
+
+    def interrupt() -> None:
+        while not (follows.exists() and follows.read_text()):
+            time.sleep(0.01)
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+
+    threading.Thread(target=interrupt, daemon=True).start()
+    assert ctl(capfd, "log") == (0, f"{AT} INFO elastiq: the last words\n", "")
+    assert not Path(f"/proc/{follows.read_text()}").exists()
 
 
 def test_a_line_of_the_journal_has_the_form_of_the_log_files(
