@@ -109,17 +109,16 @@ def test_user_data_that_is_too_big_is_an_error_in_the_configuration(head: Head) 
 
 
 def test_unknown_is_not_ok_and_hides_nothing(head: Head, cloud: EC2Server) -> None:
-    head.configure("read_timeout_s = 1\n")
-    cloud.script("DescribeInstances", *[Rule(delay_s=3.0, passes=True)] * 12)
+    head.configure("read_timeout_s = 2\n")
+    cloud.script("DescribeInstances", *[Rule(delay_s=4.0, passes=True)] * 12)
     began = time.monotonic()
-    found = checks(head, "--timeout", "2", code=4)
+    found = checks(head, "--timeout", "3", code=4)
     assert time.monotonic() - began < 20
     site = of(found, "endpoint and credentials")["source"]
     late = of(found, "endpoint and credentials")
-    assert late["level"] == "unknown" and "no answer within 2 s" in late["text"]
+    assert late["level"] == "unknown" and "no answer within 3 s" in late["text"]
     assert of(found, "pool ec2: user data")["level"] == "ok"
     assert of(found, "drain")["level"] == of(found, "collector")["level"] == "ok"
-    assert {one["level"] for (source, _), one in found.items() if source == "htcondor"} == {"ok"}
     assert of(found, "clock", site)["level"] == "unknown"
     assert acts(cloud) == []
 

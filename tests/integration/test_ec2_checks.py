@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ import boto3
 import pytest
 
 from elastiq.interfaces import Check, Pool
-from elastiq.plugins.cloud import ec2_quotas
+from elastiq.plugins.cloud import ec2_client, ec2_quotas
 from elastiq.plugins.cloud.ec2 import EC2Cloud
 from tests.ec2_server import KEYS, OWNER, EC2Server, Rule, answer, cloud_at, error, instances, moto_server
 from tests.integration.ec2_answers import made, one
@@ -22,6 +22,22 @@ HTML = (("Content-Type", "text/html"),)
 ENDPOINT, LAUNCH = "endpoint and credentials", "pool ec2: dry run of a launch"
 WOULD = error("DryRunOperation", status=412)
 READS = ("instances of this cluster", "instance status", "right to terminate", "right to tag", LAUNCH)
+
+
+_make, _clients = ec2_client._make_clients, dict[str, Any]()
+
+
+@pytest.fixture(autouse=True)
+def clients_are_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For each kind of options: every check of these tests would make its own, which is most of their time."""
+
+    def kept(options: Mapping[str, Any]) -> Any:
+        key = repr(sorted((name, repr(options.get(name))) for name in options if name != "user_data"))
+        if key not in _clients:
+            _clients[key] = _make(options)
+        return _clients[key]
+
+    monkeypatch.setattr(ec2_client, "_make_clients", kept)
 
 
 @pytest.fixture(scope="module")
