@@ -35,7 +35,7 @@ def check(paths: Paths, args: Namespace) -> int:
     try:
         as_whom = service_user.become(paths, args.user, args.service is not None)
     except LookupError as error:
-        as_whom = Check(service_user.SUBJECT, "error", str(error), "useradd --system, or --user NAME")
+        as_whom = Check(service_user.SUBJECT, "error", str(error), "mend that, or look as another: --user NAME")
     first = [Finding(MACHINE, as_whom)]
     try:
         loaded = config.load(paths.config)

@@ -12,6 +12,7 @@ import re
 import shlex
 import shutil
 import subprocess
+import sys
 import tempfile
 from pathlib import Path
 from typing import Mapping, Optional
@@ -30,7 +31,7 @@ _KEEP = ("PATH", "LANG", "LC_ALL", "TERM", "NO_COLOR", "CLICOLOR", "CLICOLOR_FOR
 
 def become(paths: Paths, named: Optional[str], is_service: bool) -> Check:
     """Be the one as whom the daemon runs, or will: ``named`` if given, the service's user, or the owner of the state.
-    Says who it is. Raises `LookupError` for a user who does not exist."""
+    Says who it is. Raises `LookupError` for a user who does not exist, or cannot run this elastiq."""
     unit = _unit() if is_service else {}
     wanted = named or unit.get("User") or ("root" if is_service else _owner(paths.statedir))
     me = pwd.getpwuid(os.geteuid()).pw_name if _known(os.geteuid()) else str(os.geteuid())
@@ -43,6 +44,9 @@ def become(paths: Paths, named: Optional[str], is_service: bool) -> Check:
     if os.geteuid() != 0:
         text = f"looked at as {me}, while elastiq runs as {wanted}: what holds for one need not hold for the other"
         return Check(SUBJECT, "warning", text, "run it as root, which becomes that user: sudo elastiqctl check")
+    if not _can_run_this(user):
+        text = f"{wanted}, as whom elastiq is to run, cannot read this elastiq or its Python ({sys.executable})"
+        raise LookupError(f"{text}: install it where everybody can")
     kept = {name: os.environ[name] for name in _KEEP if name in os.environ}
     if is_service:  # what is on root's PATH need not be on its own
         kept["PATH"] = SERVICE_PATH
@@ -54,6 +58,19 @@ def become(paths: Paths, named: Optional[str], is_service: bool) -> Check:
     if given:
         os.environ["CREDENTIALS_DIRECTORY"] = given
     return Check(SUBJECT, "ok", f"looked at as {wanted}, as whom elastiq runs")
+
+
+def _can_run_this(user: pwd.struct_passwd) -> bool:
+    """Whether that user, too, can import what is imported here; asked of a process, since root cannot come back."""
+    groups = os.getgrouplist(user.pw_name, user.pw_gid)
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", "import elastiq.cli.check"], env={"PYTHONPATH": os.pathsep.join(sys.path)}, cwd="/",
+            user=user.pw_uid, group=user.pw_gid, extra_groups=groups, capture_output=True, timeout=SHOW_S, check=False,
+        )  # fmt: skip
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return done.returncode == 0
 
 
 def _known(uid: int) -> bool:

@@ -219,3 +219,14 @@ def test_somebody_who_is_not_root_is_told_that_another_user_counts(
     assert found.level == "warning" and "4711" in found.text and "sudo elastiqctl check" in found.remedy
     with pytest.raises(LookupError, match="there is no user nobody-of-this-name"):
         service_user.become(paths, "nobody-of-this-name", False)
+
+
+def test_root_becomes_nobody_who_cannot_run_this_elastiq(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any, **more: Any) -> Any:
+        raise PermissionError(13, "Permission denied", "/root/python3")
+
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr("subprocess.run", refuse)
+    monkeypatch.setattr(service_user, "_drop_to", lambda user: pytest.fail("it is too late then"))
+    with pytest.raises(LookupError, match="daemon, as whom elastiq is to run, cannot read this elastiq"):
+        service_user.become(paths, "daemon", False)
