@@ -12,7 +12,7 @@ from argparse import Namespace
 from functools import partial
 from typing import Any, Callable, Optional
 
-from elastiq import __version__, client
+from elastiq import __version__, client, config
 from elastiq.cli import follow, journal, process, systemd, view
 from elastiq.cli.asking import CONFIG, FAILED, NOT_RUNNING, ask, checked, load, tell
 from elastiq.cli.running import holder
@@ -51,9 +51,17 @@ def _how(args: Namespace) -> Any:
 
 
 def _checked(paths: Paths, args: Namespace) -> bool:
-    if args.service and os.geteuid() != 0 and not os.access(paths.config, os.R_OK):
-        return True  # whom polkit lets start it need not be one who may read the keys in it: the service itself tells
-    return checked(paths)
+    # Whom polkit lets start it need not be one who may read its keys: the service itself tells what is wrong then.
+    return (args.service and os.geteuid() != 0 and _hidden(paths)) or checked(paths)
+
+
+def _hidden(paths: Paths) -> bool:
+    """Whether nothing is wrong but that we may not read what the service reads."""
+    try:
+        config.load(paths.config)
+    except config.ConfigError as error:
+        return all("cannot be read" in problem for problem in error.problems)
+    return False
 
 
 def _run(paths: Paths, args: Namespace, act: Callable[[Paths], int]) -> int:

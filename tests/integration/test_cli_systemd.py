@@ -227,14 +227,17 @@ def test_a_wrong_configuration_is_told_before_systemd_is_asked(
     assert without[0] == 78 and "flavuor" in without[2] and not unit.told()
 
 
-def test_who_may_not_read_the_configuration_leaves_the_check_to_the_service(
+def test_who_may_not_read_what_the_service_reads_leaves_the_check_to_it(
     unit: Systemd, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     unit.on("start", RUNNING)
+    unit.configure(CONFIG + "credentials_file = for-root-alone\n")
+    assert ctl(capfd, "start")[0] == (78 if os.geteuid() == 0 else 0)
+    unit.now(STOPPED)
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    access = os.access
-    monkeypatch.setattr(os, "access", lambda path, mode: not str(path).endswith(".conf") and access(path, mode))
     assert ctl(capfd, "start")[:2] == (0, "elastiq started (pid 4711)\n")
+    unit.configure(CONFIG + "credentials_file = for-root-alone\nflavuor = x\n")
+    assert ctl(capfd, "restart")[0] == 78, "what it can see is wrong"
 
 
 @pytest.mark.parametrize(
