@@ -26,7 +26,6 @@ CLIENTS = 16
 REQUEST_S = 10.0  # for a connection as a whole
 A_SECOND = 50  # connections, on average: what knocks faster waits, and does not take the loop's time
 _REAP_S = 1.0
-_LINGER_S = 0.5
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; base-uri 'none';"
@@ -158,10 +157,6 @@ class PageServer:
     def _end(self, client: socket.socket) -> None:
         with self._lock:
             self._clients.pop(client, None)
-        with contextlib.suppress(OSError):
-            client.shutdown(socket.SHUT_WR)
-            client.settimeout(_LINGER_S)
-            client.recv(65_536)  # what was not read would take the answer away from who has not read that yet
         client.close()
 
 

@@ -6,14 +6,14 @@ import json
 import threading
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, Callable
 
 import pytest
 
 from elastiq.daemon import Daemon
 from elastiq.interfaces import JobGroup, Jobs
 from elastiq.nodes import State
-from elastiq.web import feed
+from elastiq.web import document, feed
 from elastiq.web.document import GROUPS, NODES, RANGES, Documents
 from elastiq.web.feed import FRESH_S, Published
 from elastiq.web.kept import load
@@ -161,6 +161,40 @@ def test_a_state_file_that_cannot_be_written_costs_nothing_but_what_a_restart_wo
     hidden.rename(path)
     looked.run(61.0)
     assert len(load(looked.around.store)) >= 10, "what could not be written was not forgotten"
+
+
+def test_what_was_written_is_not_written_again() -> None:
+    looked = Looked()
+    looked.run(300.0)
+    assert load(looked.around.store) and looked.page._writer.save()
+    with looked.around.store.writing() as db:
+        db.execute("DELETE FROM trend")
+    assert looked.page._writer.save() and load(looked.around.store) == []
+
+
+def noted(made: list[str], name: str, real: Callable[..., Any]) -> Callable[..., Any]:
+    def call(*arguments: Any) -> Any:
+        made.append(name)
+        return real(*arguments)
+
+    return call
+
+
+def test_however_many_look_what_they_get_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked, made = Looked(), list[str]()
+    looked.run(100.0)
+    looked.now()
+    for name in ("series", "totals"):
+        monkeypatch.setattr(document, name, noted(made, name, getattr(document, name)))
+    for _ in range(5):
+        looked.documents.now()
+        looked.documents.history(SPAN_S)
+        looked.documents.history(RANGES[1])
+    assert sorted(made) == ["series", "series"], "the totals were made with the first look"
+    looked.run(31.0)
+    looked.now()
+    looked.documents.history(SPAN_S)
+    assert sorted(made) == ["series", "series", "series", "totals"]
 
 
 def test_a_daemon_without_a_page_has_no_table_for_it() -> None:
