@@ -21,7 +21,7 @@ log = logging.getLogger("elastiq.control")
 
 MAX_REQUEST = 65_536  # bytes
 REQUEST_S = 5.0  # for one request to arrive, and for its answer to be taken
-READS = ("metrics",)  # beside the status: what the group may ask for, too, and what is no news
+READS = ("metrics", "history")  # beside the status: what the group may ask for, too, and what is no news
 
 
 def serve(server: ControlServer, client: socket.socket) -> None:

@@ -49,6 +49,9 @@ def explain(daemon: Daemon, status: dict[str, Any]) -> None:
         for scope, one in blocks
         if one.until > situation.now
     ]
+    if core.paused:
+        acts = ", ".join(f"no {act} ({why})" for act, why in core.paused.items())
+        status["notices"].append(f"switches: {acts}, until elastiqctl resume")
     status.update(no_launch=situation.no_launch, no_end=situation.no_end, no_drain=situation.no_drain)
 
 

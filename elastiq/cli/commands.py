@@ -143,7 +143,7 @@ def _batch_system(paths: Paths) -> Optional[BatchSystem]:
 def log(paths: Paths, args: Namespace) -> int:
     if args.service and args.service.in_journal and args.service.by_hand() is None:
         return journal.show(systemd.UNIT, args.lines, not args.no_follow, args.json)
-    return follow.show(paths.logdir / LOG_FILE, args.lines, not args.no_follow)
+    return follow.show(paths.logdir / LOG_FILE, args.lines, not args.no_follow, args.json)
 
 
 def conf(paths: Paths, args: Namespace) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import time
@@ -9,12 +10,15 @@ from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
+from elastiq.cli.style import clean
+
 PAUSE_S = 0.25
 _BLOCK = 65_536
 
 
-def show(path: Path, lines: int, follow: bool) -> int:
-    """Print the last lines, and with ``follow`` all further ones until Ctrl-C. Returns the exit code."""
+def show(path: Path, lines: int, follow: bool, as_json: bool = False) -> int:
+    """Print the last lines, and with ``follow`` all further ones until Ctrl-C; ``as_json``: each as an object, its text
+    as `line` if it is none. Returns the exit code."""
     try:
         file = path.open("rb")
     except OSError as error:
@@ -23,18 +27,20 @@ def show(path: Path, lines: int, follow: bool) -> int:
             file=sys.stderr,
         )
         return 1
+    out = _Out(as_json)
     try:
         file.seek(_start_of_last(file, lines, 0))
-        _copy(file)
+        out.copy(file)
         while follow:
             time.sleep(PAUSE_S)
-            _copy(file)
+            out.copy(file)
             if _rotated(path, file):
-                _copy(file)  # what came in between
+                out.copy(file)  # what came in between
                 with suppress(FileNotFoundError):  # rotated once more: look again
                     new = path.open("rb")
                     file.close()
                     file = new
+        out.end()
     except KeyboardInterrupt:
         pass  # how one leaves
     finally:
@@ -76,13 +82,33 @@ def _start_of_last(file: BinaryIO, lines: int, since: int) -> int:
     return since
 
 
-def _copy(file: BinaryIO) -> None:
-    while True:
-        block = file.read(_BLOCK)
-        if not block:
-            break
-        sys.stdout.buffer.write(block)
-    sys.stdout.buffer.flush()
+class _Out:
+    """Standard output: as it is into a pipe, without what a name could make a terminal do, or as objects."""
+
+    def __init__(self, as_json: bool) -> None:
+        self._json, self._raw = as_json, not (as_json or sys.stdout.isatty())
+        self._rest = b""  # of a line that is not complete
+
+    def copy(self, file: BinaryIO) -> None:
+        """All that the file has from here on."""
+        while block := file.read(_BLOCK):
+            if self._raw:
+                sys.stdout.buffer.write(block)
+            else:
+                *lines, self._rest = (self._rest + block).split(b"\n")
+                for line in lines:
+                    print(self._shown(line.decode("utf-8", "replace")))
+        sys.stdout.flush()
+
+    def end(self) -> None:
+        """What was written of a line that has no end."""
+        if self._rest:
+            print(self._shown(self._rest.decode("utf-8", "replace")), flush=True)
+
+    def _shown(self, line: str) -> str:
+        if not self._json:
+            return clean(line.expandtabs())
+        return line if line.startswith("{") else json.dumps({"line": line})
 
 
 def _rotated(path: Path, file: BinaryIO) -> bool:

@@ -23,6 +23,7 @@ WORDS: Mapping[str, tuple[str, str]] = {
     "launch": ("asked for", "good"),
     "start": ("asked to start", "good"),
     "pending": ("launched", "good"),
+    "booting": ("launched", "good"),
     "adopt": ("adopted", "good"),
     "failed": ("failed", "bad"),
     "lost": ("lost", "bad"),
@@ -68,15 +69,19 @@ def chosen(
 ) -> Sequence[Line]:
     """The lines that are asked for. Without ``everything``: launches, ends, and what people commanded; of an end
     that the cloud has confirmed only the decision."""
-    found, ending = [], set()
+    found, ending, there = [], set(), set()
     for line in lines:
         # Of a machine that was asked for, the first line has the name of the launch.
         its = node is None or line["node"] == node or line["node"].rpartition(".")[0] == node
         its = its or (line["what"] == "pending" and f"launched as {node}:" in line["reason"])
-        decided = line["what"] == "gone" and (line["node"], line["reason"]) in ending
+        again = line["what"] == "gone" and (line["node"], line["reason"]) in ending
+        # One that a listing showed before the launch was answered comes up as booting.
+        again = again or (line["what"] == "booting" and line["node"] in there)
         if line["what"] == "terminating":
             ending.add((line["node"], line["reason"]))
-        wanted = everything or (line["what"] in WORDS and not decided)
+        elif line["what"] in ("pending", "booting"):
+            there.add(line["node"])
+        wanted = everything or (line["what"] in WORDS and not again)
         if its and wanted and pool in (None, line["pool"]) and (since is None or line["at"] >= since):
             found.append(line)
     return found

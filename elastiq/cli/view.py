@@ -104,13 +104,19 @@ def _nodes(screen: Screen, status: Status, now: float) -> list[str]:
             str(node["jobs"] or ""),
             node["worker"] or "",
             "/".join(filter(None, (node["pool"], node["flavour"]))),
-            node["reason"],
+            _reason(node),
         ]
         for node in nodes
     ]
     head = ("NODE", "STATE", "FOR", "JOBS", "WORKER", "POOL", "REASON")
     styles = [STATES.get(node["state"], "") for node in nodes]
     return lines + (screen.table(head, rows, styles, spare="POOL WORKER") if rows else [])
+
+
+def _reason(node: Status) -> str:
+    """Of its state, and what a person has ordered that is not begun yet."""
+    ordered = node.get("ordered") or ""
+    return str(node["reason"]) + (f"; goes: {ordered}" if ordered and ordered not in node["reason"] else "")
 
 
 def _count(limited: Status) -> str:

@@ -167,6 +167,7 @@ def test_the_group_may_read_but_not_command(open_served: Served) -> None:
     answer = json.loads(ask_as_nobody(open_served.path, 4711, '{"v":1,"verb":"adopt"}').stdout)
     assert answer["code"] == "denied" and "root" in answer["error"]
     assert open_served.daemon.asked == []
+    assert json.loads(ask_as_nobody(open_served.path, 4711, '{"v":1,"verb":"history"}').stdout).get("code") != "denied"
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be another user")

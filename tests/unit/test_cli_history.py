@@ -126,6 +126,12 @@ def test_what_is_no_time_is_refused_with_examples(typed: str) -> None:
         since(typed)
 
 
+def test_a_machine_that_is_seen_before_its_launch_was_answered_is_shown_as_launched() -> None:
+    lines = [dict(zip(("at", "what", "node", "pool", "reason"), line)) for line in LINES[3:5]]
+    assert chosen(lines, False, None, None, None) == lines[:1]
+    assert text(lines[:1]).splitlines()[1].split()[2] == "launched"
+
+
 def test_the_end_of_another_machine_with_the_same_reason_is_shown() -> None:
     lines = [dict(zip(("at", "what", "node", "pool", "reason"), line)) for line in LINES]
     assert [one["node"] for one in chosen(lines[8:], False, None, None, None)] == ["i-1", "i-2"]

@@ -67,9 +67,7 @@ def test_what_is_no_terminal_gets_whole_lines_without_colour(monkeypatch: pytest
 
 
 @pytest.mark.parametrize(("name", "value"), [("NO_COLOR", "1"), ("TERM", "dumb")])
-def test_colour_can_be_refused(
-    screen: Screen, monkeypatch: pytest.MonkeyPatch, name: str, value: str
-) -> None:
+def test_colour_can_be_refused(screen: Screen, monkeypatch: pytest.MonkeyPatch, name: str, value: str) -> None:
     assert "\033[32m" in screen.table(HEAD, ROWS, ["good", ""])[1]
     monkeypatch.setenv(name, value)
     assert "\033" not in "".join(Screen().table(HEAD, ROWS, ["good", ""]))
@@ -81,8 +79,7 @@ def test_a_name_cannot_command_the_terminal(screen: Screen) -> None:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "text"),
-    [(-1, "0 s"), (45.4, "45 s"), (700, "11 min"), (11_100, "3 h 05 min"), (352_800, "4 d 2 h")],
+    ("seconds", "text"), [(-1, "0 s"), (45.4, "45 s"), (700, "11 min"), (11_100, "3 h 05 min"), (352_800, "4 d 2 h")]
 )
 def test_durations_are_as_people_say_them(seconds: float, text: str) -> None:
     assert duration(seconds) == text
@@ -165,9 +162,7 @@ def test_each_block_is_shown_once_with_what_it_holds_back_and_for_how_long() -> 
     full = "offer ec2/m1 is held back for another 42 s: InsufficientInstanceCapacity"
     quota = "pool gpu is held back for another 60 s: VcpuLimitExceeded"
     lines = lines_of(
-        {},
-        {"name": "ec2", "blocked": {"ec2/m1": full}},
-        {"name": "gpu", "blocked": {"gpu/g1": quota, "gpu/g2": quota}},
+        {}, {"name": "ec2", "blocked": {"ec2/m1": full}}, {"name": "gpu", "blocked": {"gpu/g1": quota, "gpu/g2": quota}}
     )
     assert lines[lines.index("pool ec2: 0 count") + 1] == f"  ! block: {full}"
     assert lines[lines.index("pool gpu: 0 count") + 1] == f"  ! block: {quota}"
@@ -201,3 +196,36 @@ def test_a_cap_that_cannot_pay_for_one_more_machine_is_reached(left: float, reac
     cap = {"limit": "max_cost_per_hour 2", "used": 2.0 - left, "left": left, "least": 0.5, "counts": "an hour"}
     told = "! reached, nothing is launched: max_cost_per_hour 2" in lines_of({"limits": [cap]}, {"name": "ec2"})
     assert told is reached
+
+
+# ------------------------------------------------------------------ the log
+
+
+def test_log_lines_are_objects_for_programs_also_one_without_an_end(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "log"
+    path.write_text('an old one\n{"level": "INFO", "message": "as it is"}\na "quoted" one\nwithout an end')
+    assert follow.show(path, 3, False, as_json=True) == 0
+    said = ['{"level": "INFO", "message": "as it is"}', '{"line": "a \\"quoted\\" one"}', '{"line": "without an end"}']
+    assert capsys.readouterr().out.splitlines() == said
+
+
+def test_the_log_cannot_command_a_terminal(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "log"
+    path.write_text("of another program: \033[2J\n")
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    assert follow.show(path, 3, False) == 0
+    assert capsys.readouterr().out == "of another program: ?[2J\n"
+
+
+def test_what_a_person_ordered_is_shown_until_it_is_the_reason() -> None:
+    node = {"id": "i-1", "node": "a.1", "state": "busy", "since": 0.0, "jobs": 2, "worker": "w1", "pool": "ec2"}
+    shown = status({}) | {
+        "nodes": [{**node, "flavour": "m1", "reason": "runs 2 jobs", "ordered": "elastiqctl drain: x"}]
+    }
+    assert "runs 2 jobs; goes: elastiqctl drain: x" in view.text(shown, 4711, 1.0)
+    shown["nodes"][0] |= {"state": "draining", "reason": "elastiqctl drain: x"}
+    assert view.text(shown, 4711, 1.0).count("elastiqctl drain: x") == 1

@@ -83,9 +83,12 @@ def test_it_outlives_a_restart_and_is_shown(tmp_path: Path) -> None:
     rig.store.close()
     again = Rig(store_path=path)
     again.answer()
+    again.daemon.asked = True
     status = snapshot(again.daemon)
     assert (status["state"], status["paused"]) == ("paused", {"launch": "paused: no money"})
+    assert "switches: no launch (paused: no money), until elastiqctl resume" in status["notices"]
     asked(again, "resume")
+    assert not [line for line in snapshot(again.daemon)["notices"] if line.startswith("switches")]
     again.store.close()
     assert snapshot(Rig(store_path=path).daemon)["paused"] == {}
 
