@@ -5,12 +5,13 @@ Nothing is launched, drained, ended, changed or locked. docs/check.md says what 
 
 from __future__ import annotations
 
+import itertools
 import json
 import logging
 from argparse import Namespace
 from collections import Counter
 from dataclasses import replace
-from typing import Any, Iterable, Mapping, Optional, Sequence
+from typing import Any, Iterable, Iterator, Mapping, Optional, Sequence
 
 from elastiq import __version__, config
 from elastiq.cli import cluster_checks, machine_checks, once, service_user
@@ -132,7 +133,7 @@ def _report(paths: Paths, settings: Optional[Settings], as_whom: Check, findings
 def _text(made: Mapping[str, Any]) -> str:
     """The same for a person: the checks of each source under its name."""
     screen, rows, styles, source = Screen(), list[list[str]](), list[str](), ""
-    for one in made["checks"]:
+    for one in _folded(made["checks"]):
         if one["source"] != source:
             source = one["source"]
             rows.append([source, "", ""])
@@ -148,6 +149,17 @@ def _text(made: Mapping[str, Any]) -> str:
     style = {"error": "bad", "ok": "good"}.get(made["level"], "warn")
     head = screen.line(f"elastiq {made['version']}{of}: {said}", style)
     return "\n".join([head, "", *screen.table(("CHECK", "IS", "FOUND"), rows, styles)])
+
+
+def _folded(checks: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+    """What is unknown for the same reason, as one: of a source that cannot be asked everything is."""
+    for _, same in itertools.groupby(checks, lambda one: (one["source"], one["level"], one["text"], one["remedy"])):
+        alike = list(same)
+        if len(alike) == 1 or alike[0]["level"] != "unknown":
+            yield from alike
+        else:
+            subjects = ", ".join(one["subject"] for one in alike)
+            yield {**alike[0], "subject": f"{len(alike)} checks", "text": f"{subjects}: {alike[0]['text']}"}
 
 
 def _plural(level: str, count: int) -> str:

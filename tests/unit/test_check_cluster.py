@@ -101,3 +101,16 @@ def test_a_pool_is_checked_for_the_clusters_limits_too(settings: Any, pools: Any
     made = tuple(Pool(f"p{number}", "site", ("m5.large",), **pool) for number, pool in enumerate(pools))
     limited = check._limited(Settings("test", pools=made, **settings))
     assert [(pool.min_vms, pool.max_vms) for pool in limited.pools] == limits
+
+
+def test_what_is_unknown_for_one_reason_is_told_once_to_a_person_and_whole_to_a_program() -> None:
+    off = "not looked at: the endpoint gave no answer"
+    checks = [("endpoint", "error", "refused", "mend it"), ("clock", "unknown", off, ""), ("image", "unknown", off, "")]
+    checks += [("user data", "ok", "none", ""), ("flavours", "unknown", off, "")]
+    rows = [dict(zip(("subject", "level", "text", "remedy"), one), source="site") for one in checks]
+    counts = {"ok": 1, "warning": 0, "unknown": 3, "error": 1}
+    text = check._text({"version": "2", "cluster": "c", "level": "error", "counts": counts, "checks": rows})
+    first, _, _, source, *lines = text.splitlines()
+    assert first == "elastiq 2 for cluster c: 1 error, 3 unknown, 1 ok" and source == "site"
+    assert [line.split()[0] for line in lines] == ["endpoint", "->", "2", "user", "flavours"]
+    assert lines[2].endswith(f"unknown  clock, image: {off}")
