@@ -15,8 +15,11 @@ import os
 import subprocess
 import sys
 import tempfile
+import threading
 import time
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Iterator
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
@@ -101,34 +104,40 @@ def fake_condor(folder: Path) -> None:
         (folder / name).chmod(0o755)
 
 
-def measured(folder: Path) -> dict[str, object]:
-    """Run the daemon against moto's server; what it says of itself."""
-    server = subprocess.Popen(
-        [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", "0"],
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+@contextmanager
+def moto() -> Iterator[str]:
+    """The port of moto's server, a process of its own."""
+    argv = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", "0"]
+    server = subprocess.Popen(argv, stderr=subprocess.PIPE, text=True)
     assert server.stderr is not None
-    port = ""
-    while "http://127.0.0.1:" not in port:
-        port = server.stderr.readline()
-    number = port.rsplit(":", 1)[1].split()[0].strip("/")
-    config = folder / "elastiq.conf"
-    config.write_text(CONFIG.format(port=number))
-    config.chmod(0o600)
-    environment = {**os.environ, "PATH": f"{folder}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
-    directories = ["--statedir", str(folder / "state"), "--rundir", str(folder / "run")]
+    line = ""
+    while "http://127.0.0.1:" not in line:
+        line = server.stderr.readline()
+        assert line, "moto's server did not start"
+    # What it says of each request has to go somewhere.
+    threading.Thread(target=server.stderr.read, daemon=True).start()
     try:
-        done = subprocess.run(
-            [sys.executable, "-c", PROGRAM, str(CYCLES_S), "--config", str(config), *directories],
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=CYCLES_S + 60,
-        )
+        yield line.rsplit(":", 1)[1].split()[0].strip("/")
     finally:
         server.kill()
         server.wait()
+
+
+def command(folder: Path, config: str, program: str, *arguments: str) -> tuple[list[str], dict[str, str]]:
+    """What runs a daemon in ``folder``, where the commands of HTCondor are, and its environment."""
+    file = folder / "elastiq.conf"
+    file.touch(mode=0o600)
+    file.write_text(config)
+    places = ["--config", str(file), "--statedir", str(folder / "state"), "--rundir", str(folder / "run")]
+    environment = {**os.environ, "PATH": f"{folder}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
+    return [sys.executable, "-c", program, *arguments, *places], environment
+
+
+def measured(folder: Path) -> dict[str, object]:
+    """Run the daemon against moto's server; what it says of itself."""
+    with moto() as port:
+        argv, environment = command(folder, CONFIG.format(port=port), PROGRAM, str(CYCLES_S))
+        done = subprocess.run(argv, env=environment, capture_output=True, text=True, timeout=CYCLES_S + 60)
     assert done.returncode == 0, done.stderr
     assert "launched as i-" in done.stderr, done.stderr
     answer: dict[str, object] = json.loads(done.stdout)
