@@ -47,7 +47,7 @@ def check(paths: Paths, args: Namespace) -> int:
         first += [Finding(CONFIGURATION, Check("file", "error", line, "correct it")) for line in error.problems]
     sources, failed = _sources(paths, settings, args)
     rest = found(sources, args.timeout, lambda whom: tell(f"no answer yet from: {', '.join(whom)}"))
-    made = _report(paths, settings, as_whom, [*first, *failed, *rest])
+    made = _report(paths, settings, [*first, *failed, *rest])
     print(json.dumps(made, indent=2) if args.json else _text(made))
     return _exit_code(made, settings is not None, args.strict)
 
@@ -113,7 +113,7 @@ def _limited(settings: Settings) -> Settings:
 # --------------------------------------------------------------------------- what is told
 
 
-def _report(paths: Paths, settings: Optional[Settings], as_whom: Check, findings: Sequence[Finding]) -> dict[str, Any]:
+def _report(paths: Paths, settings: Optional[Settings], findings: Sequence[Finding]) -> dict[str, Any]:
     """The object that --json prints (docs/check.md); findings of one source together."""
     order = list(dict.fromkeys(one.source for one in sorted(findings, key=lambda one: one.source != CONFIGURATION)))
     ordered = sorted(findings, key=lambda one: order.index(one.source))

@@ -12,12 +12,14 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from typing import Any, Iterator, Mapping, Optional
+from urllib.parse import urlsplit
 
 from elastiq.interfaces import Check, Pool
 from elastiq.plugins.cloud.ec2_client import EC2Client, pages
 from elastiq.plugins.cloud.ec2_dialects import of_endpoint
 from elastiq.plugins.cloud.ec2_fault import Fault
 from elastiq.plugins.cloud.ec2_looks import IAM, NOT_ALLOWED, Rows, Site, judged
+from elastiq.plugins.cloud.ec2_regions import REGION
 
 RAISE = "ask for a higher quota, or lower min_vms and max_vms"
 LOOK = "look for yourself: the account's quota of vCPUs, or of instances"
@@ -97,8 +99,15 @@ def _of_vcpus(site: Site, pool: Pool, subject: str, url: str) -> Check:
 
 def _listed(options: Mapping[str, Any], url: str) -> Rows:
     """All quotas of EC2 that Service Quotas knows. Raises `Fault`."""
-    asked = {**options, "service": "service-quotas", "api_url": url or None, "signature": None}
-    return pages(EC2Client(asked).call, "list_service_quotas", "Quotas", ServiceCode="ec2", MaxResults=100)
+    client = EC2Client(of_service(options, url))
+    return pages(client.call, "list_service_quotas", "Quotas", ServiceCode="ec2", MaxResults=100)
+
+
+def of_service(options: Mapping[str, Any], url: str) -> dict[str, Any]:
+    """The options of a client of Service Quotas: its endpoint is another one, of the region that EC2's has."""
+    in_host = REGION.search(urlsplit(options.get("api_url") or "").hostname or "")
+    region = options.get("region") or (in_host[1] if in_host else None)
+    return {**options, "service": "service-quotas", "api_url": url or None, "region": region, "signature": None}
 
 
 def _quotas(rows: Rows) -> Iterator[Quota]:

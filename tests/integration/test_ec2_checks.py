@@ -517,6 +517,14 @@ def test_the_quota_of_vcpus_is_held_against_what_the_pool_must_and_may_have(
     assert quotas.actions == ["ListServiceQuotas", "ListServiceQuotas"], "in pages"
 
 
+def test_quotas_are_those_of_the_region_of_the_endpoint() -> None:
+    asked = ec2_quotas.of_service({"api_url": "https://ec2.eu-west-3.amazonaws.com/"}, "")
+    assert (asked["region"], asked["api_url"], asked["service"]) == ("eu-west-3", None, "service-quotas")
+    assert ec2_quotas.of_service({"region": "us-west-2", "api_url": None}, "")["region"] == "us-west-2"
+    for url, place in ((None, ""), ("https://ec2.eu-west-3.amazonaws.com/", ""), ("http://10.0.0.1:8773/", None)):
+        assert ec2_quotas.service_quotas_url({"api_url": url}) == place
+
+
 def test_a_quota_that_may_not_be_seen_is_unknown(bare: EC2Server, quotas: ServiceQuotas) -> None:
     quotas.refusal = "AccessDeniedException"
     bare.script("DescribeInstances", instances())
