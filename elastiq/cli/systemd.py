@@ -91,9 +91,10 @@ class Service:
         that is not ours to see."""
         main = int((now or show())["MainPID"])
         try:
-            return next((pid for pid in holders(self.paths).values() if pid != main), None)
+            others = [pid for pid in holders(self.paths).values() if pid != main]
         except PermissionError:
             return None
+        return next((pid for pid in others if not _is_of_unit(pid)), None)
 
     def pid(self) -> Optional[int]:
         """The pid of what runs, the service or one that was started by hand; None if nothing does."""
@@ -140,20 +141,20 @@ class Service:
 
     def _hand_over(self, pid: int, now: Mapping[str, str]) -> int:
         """Make the service of a process that was started by hand."""
-        uid, user = _uid(pid), now["User"] or "root"
+        uid, account = _uid(pid), _account(now["User"] or "root")
         if _is_up(now):  # it fails and is started again, since the other one is in its way
             done = _systemctl("stop", UNIT)
             if done.returncode:
                 return _refused("stop", done)
         if code := process.stop(self.paths):
             return code
-        other = uid is not None and uid != pwd.getpwnam(user).pw_uid
-        if other and os.geteuid() == 0:
+        other = account is not None and uid not in (None, account.pw_uid)
+        if account and other and os.geteuid() == 0:
             for directory in (self.paths.statedir, self.paths.logdir):
-                _give(directory, uid or 0, pwd.getpwnam(user))
+                _give(directory, uid or 0, account)
         code = self._act("start", show())
-        if other:
-            text = f"ran as uid {uid}, the service is {user}'s, which is another head node to the cloud"
+        if account and other:
+            text = f"ran as uid {uid}, the service is {account.pw_name}'s, which is another head node to the cloud"
             tell(f"warning: what was stopped {text}: `elastiqctl adopt` takes over its machines")
         return code
 
@@ -236,6 +237,22 @@ def _refused(verb: str, done: subprocess.CompletedProcess[str]) -> int:
 
 def _first_line(text: str) -> str:
     return next((line.strip() for line in text.splitlines() if line.strip()), "")
+
+
+def _is_of_unit(pid: int, proc: Path = Path("/proc")) -> bool:
+    """Whether systemd counts the process to the unit: one that was started again since we asked has another pid."""
+    try:
+        groups = (proc / str(pid) / "cgroup").read_text("utf-8", "replace") if pid else ""
+    except (FileNotFoundError, ProcessLookupError):
+        return True  # it has ended: nobody's any more
+    return any(UNIT in line.split("/") for line in groups.splitlines())
+
+
+def _account(user: str) -> Optional[pwd.struct_passwd]:
+    try:
+        return pwd.getpwnam(user)
+    except KeyError:
+        return None  # systemd will say so
 
 
 def _uid(pid: int) -> Optional[int]:

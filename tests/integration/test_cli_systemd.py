@@ -370,6 +370,26 @@ def test_a_restart_of_another_user_s_says_that_its_machines_are_another_head_s(
     assert code == 0 and "another head node" in err and "`elastiqctl adopt`" in err
 
 
+@pytest.mark.parametrize(
+    ("cgroup", "of_unit"),
+    [
+        ("0::/system.slice/elastiq.service\n", True),
+        ("3:pids:/system.slice/elastiq.service\n1:name=systemd:/system.slice/elastiq.service\n0::/\n", True),
+        ("0::/machine.slice/c1/system.slice/elastiq.service/sub\n", True),
+        ("0::/system.slice/by-elastiq.service\n", False),
+        ("0::/user.slice/user-1000.slice/session-2.scope\n", False),
+        (None, True),
+    ],
+)
+def test_a_process_is_the_service_s_by_its_control_group(tmp_path: Path, cgroup: str | None, of_unit: bool) -> None:
+    """It may have been started again between two looks; one that has ended is nobody's."""
+    if cgroup is not None:
+        (tmp_path / "4711").mkdir()
+        (tmp_path / "4711" / "cgroup").write_text(cgroup)
+    assert systemd._is_of_unit(4711, tmp_path) is of_unit
+    assert not systemd._is_of_unit(0, tmp_path), "one that cannot be seen from here is not ours"
+
+
 def test_only_plain_files_of_its_user_are_given_to_the_service(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
