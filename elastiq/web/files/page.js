@@ -37,29 +37,33 @@ async function get(path) {
 async function poll() {
   try {
     latest = await get("now.json");
-    clock.set(latest);
-    heard = performance.now();
-    failures = 0;
-    seen.push(point(latest));
-    render(latest);
-    chartNow();
   } catch (error) {
     failures += 1;
     console.debug(error);
+    life();
+    return;
   }
+  clock.set(latest);
+  heard = performance.now();
+  failures = 0;
   life();
+  seen.push(point(latest));
+  render(latest);
+  chartNow();
 }
 
 async function pollHistory() {
   const asked = range;
+  let found;
   try {
-    const found = await get(`history.json?range=${asked}`);
-    if (asked !== range) return;
-    history = found;
-    chartNow();
+    found = await get(`history.json?range=${asked}`);
   } catch (error) {
     console.debug(error); // the other poll tells of it
+    return;
   }
+  if (asked !== range) return;
+  history = found;
+  chartNow();
 }
 
 // One poll after another, never two at once; none while nobody sees the page.
@@ -70,7 +74,11 @@ function repeatedly(what, pause) {
     clearTimeout(timer);
     if (running || document.hidden) return;
     running = true;
-    await what();
+    try {
+      await what();
+    } catch (error) {
+      console.error(error); // a fault of this page: the next poll may fare better
+    }
     running = false;
     timer = setTimeout(run, pause());
   };
@@ -180,7 +188,7 @@ byId("more-nodes").addEventListener("click", () => {
 });
 const fast = () => latest !== null && latest.began !== null; // the demo
 repeatedly(poll, () => (failures ? Math.min(10000, POLL_MS * Math.max(1, failures - 2)) : fast() ? 1000 : POLL_MS));
-repeatedly(pollHistory, () => (fast() ? 2000 : history ? HISTORY_MS : POLL_MS));
+repeatedly(pollHistory, () => (history && latest && !fast() ? HISTORY_MS : POLL_MS));
 setInterval(() => {
   tick();
   life();

@@ -11,7 +11,8 @@ export function notices(status, left, switched) {
   ].filter(([, why]) => why);
   // What holds something back is said once.
   const others = status.notices.filter((text) => !off.some(([, why]) => text.endsWith(why)));
-  const facts = [off, switched, others, status.schedules, left.notices, status.faults, status.log_failures > 0];
+  const schedules = (status.schedules ?? []).join(", ");
+  const facts = [off, switched, others, schedules, left.notices, status.faults, status.log_failures > 0];
   const notice = (text, kind = "") => el("p", { class: `notice ${kind}` }, text);
   show(byId("notices"), facts, () => [
     switched.launch ? notice(`Launches are switched off: ${switched.launch}`) : null,
@@ -22,7 +23,7 @@ export function notices(status, left, switched) {
     status.log_failures ? notice("The log could not always be written: is the disk full?", "bad") : null,
     ...off.map(([what, why]) => notice(`Nothing is ${what} now: ${why}`)),
     ...others.map((text) => notice(text)),
-    status.schedules.length ? notice(`Schedules in force: ${status.schedules.join(", ")}`, "info") : null,
+    schedules ? notice(`Schedules in force: ${schedules}`, "info") : null,
     more(left.notices, "notice"),
   ]);
 }
