@@ -169,5 +169,13 @@ def start_ec2(endpoint: places.Endpoint) -> None:
         }
         places.ec2_socket(endpoint).unlink(missing_ok=True)
         start(argv, log, _ec2_pid_file(endpoint), environment)
-    if not poll(places.ec2_socket(endpoint).exists, 30) or Ec2(endpoint).log() is None:
+    if not poll(lambda: _answers(endpoint), 30):
         raise RigError(f"the EC2 server does not start: see {log}")
+
+
+def _answers(endpoint: places.Endpoint) -> bool:
+    try:
+        Ec2(endpoint).log()
+    except RigError:  # its socket is there a moment before it listens
+        return False
+    return True
