@@ -9,12 +9,13 @@ import sys
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, Optional
 
 import botocore.loaders
+import botocore.utils
 import pytest
 
-from elastiq.plugins.cloud import ec2_client
+from elastiq.plugins.cloud import ec2_client, ec2_regions
 from elastiq.plugins.cloud.ec2_client import OPERATIONS, EC2Client, SlimFiles, slim_model
 from elastiq.plugins.cloud.ec2_errors import Fault
 
@@ -71,6 +72,31 @@ def test_other_files_are_read_as_they_are(tmp_path: Path) -> None:
     assert files.load_file(str(tmp_path / "none")) is None
     assert files.exists(str(tmp_path / "packed")) is stock.exists(str(tmp_path / "packed"))  # botocore 1.23 cannot
     assert not files.exists(str(tmp_path / "none"))
+
+
+@pytest.mark.parametrize(("knows", "region"), [(True, "eu-north-1"), (False, None)])
+def test_the_region_of_the_instance_is_asked_for_where_botocore_can(
+    monkeypatch: pytest.MonkeyPatch, knows: bool, region: Optional[str]
+) -> None:
+    """Ubuntu 22.04's botocore has no such class; without a region it says itself that there is none."""
+
+    class Fetcher:
+        def __init__(self, **_: Any) -> None:
+            pass
+
+        def retrieve_region(self) -> str:
+            return "eu-north-1"
+
+    class Session:
+        def get_config_variable(self, name: str) -> None:
+            assert name == "region"
+
+    monkeypatch.delattr(botocore.utils, "InstanceMetadataRegionFetcher", raising=False)
+    if knows:
+        monkeypatch.setattr(botocore.utils, "InstanceMetadataRegionFetcher", Fetcher, raising=False)
+    assert ec2_regions.region_of({}, Session()) == region
+    assert ec2_regions.region_of({"region": "us-east-2"}, Session()) == "us-east-2"
+    assert ec2_regions.region_of({"api_url": "https://ec2.eu-west-3.example.org"}, Session()) == "eu-west-3"
 
 
 def test_without_a_table_of_partitions_the_endpoints_are_botocores(tmp_path: Path) -> None:

@@ -274,6 +274,7 @@ def test_a_secret_in_the_place_of_the_code_is_not_told() -> None:
         "SecurityToken%3DIyEvYmlu",
         "session_token=IyEvYmlu",
         'Failed to connect to proxy URL: "http://socks5://user:IyEvYmlu@127.0.0.1:9"',
+        'Failed to connect to proxy URL: "http://the user:IyEvYmlu@127.0.0.1:9"',
         "Failed to parse: http://user:IyEvYmlu@proxy:99999",
         "Failed to parse: 'user:IyEvYmlu' is not a valid host or port",
     ],
