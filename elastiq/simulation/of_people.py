@@ -50,8 +50,9 @@ def _undo(stage: Stage, verb: str, args: Mapping[str, Any], due: Callable[[Core]
 def paused(stage: Stage, it: Happening) -> None:
     """For ``for_s`` a person lets elastiq do none of ``acts`` ("launch", "terminate")."""
     acts = dict.fromkeys(it.args["acts"], True)
-    command(stage, "pause", {**acts, "reason": "the person's own"})
+    # First: the daemon may be killed while it carries it out.
     later(stage, it, partial(_undo, stage, "resume", acts, lambda core: core.paused.keys() & acts))
+    command(stage, "pause", {**acts, "reason": "the person's own"})
 
 
 def scaled(stage: Stage, it: Happening) -> None:
@@ -59,8 +60,8 @@ def scaled(stage: Stage, it: Happening) -> None:
     settings, name = stage.settings, it.args.get("pool", "")
     pool = settings.pool(name)
     most = (pool.max_vms if pool is not None else None) or settings.max_vms or 3
-    command(stage, "scale", {"vms": math.floor(it.args["share"] * most), "pool": name})
     later(stage, it, partial(_undo, stage, "scale", {"vms": None, "pool": name}, lambda core: name in core.scaled))
+    command(stage, "scale", {"vms": math.floor(it.args["share"] * most), "pool": name})
 
 
 # --------------------------------------------------------------------------- one machine
