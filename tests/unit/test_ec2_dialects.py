@@ -131,7 +131,7 @@ def test_the_administrators_table_says_what_the_daemons_table_says() -> None:
         assert told[name] == [
             words["tags"][table["tags"]], words["tokens"][table["tokens"]], volumes, shutdown, table["pages"],
             table["status"], table["signature"], "no" if table["types"] == "no" else "yes", table["stop"],
-            table["spot"],
+            table["spot"], table["dry_run"],
         ], name  # fmt: skip
 
 
