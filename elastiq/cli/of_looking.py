@@ -45,6 +45,15 @@ def _seconds(text: str) -> float:
 
 
 LOOKING: Verbs = {
+    "status": Verb(
+        "what elastiq does and why",
+        "commands:status",
+        examples="""\
+  elastiqctl status
+  elastiqctl status --json | jq '.nodes[] | select(.state == "busy") | .worker'""",
+        exits="0 it runs   3 it does not   4 no permission, or no answer",
+        json=STATUS_KEYS,
+    ),
     "top": Verb(
         "what elastiq does, live, in a terminal (q ends)",
         "top:top",
@@ -57,6 +66,38 @@ Keys: q quit, space look now, arrows and page keys scroll, h help. With --json, 
         "0 ended   1 no terminal   3 elastiq does not run   4 no permission, or no answer",
         arguments=_top,
         json="a status a line, with the keys of docs/status.md",
+    ),
+    "explain": Verb(
+        "why a job has no machine, why a node is kept or goes, what a pool can do",
+        "commands:explain",
+        "It tells what the running elastiq saw and decided last. A job is asked for in the batch system itself.",
+        """\
+  elastiqctl explain                every group of waiting jobs, and every node that is not busy
+  elastiqctl explain 12.3           why this job has no machine yet
+  elastiqctl explain i-0a1b2c3d     why this node is kept or goes; a worker's name will do, too
+  elastiqctl explain ec2            a pool: its limits, what holds it back, what it can run
+  elastiqctl explain --json         for programs (docs/status.md)""",
+        """\
+0 told   1 nothing has that name, or the job could not be asked for   3 elastiq does not run
+  4 no permission, or no answer""",
+        arguments=_explain,
+        json=STATUS_KEYS,
+    ),
+    "plan": Verb(
+        "look at everything once and say what elastiq would do; does nothing, runs beside the daemon or without",
+        "commands:plan",
+        """\
+It reads the configuration, a copy of the state and, once, the queue, the workers and the instances of every site,
+and plans as the daemon does. Nothing is launched, drained, ended, written or locked. Where elastiq runs, the times
+that jobs have waited and nodes were idle are its own; else all jobs are taken to have waited long enough.
+A read of a site that hangs is given up after 3 x (connect_timeout_s + read_timeout_s), but not within two minutes;
+what there is no answer from yet is said on standard error meanwhile.""",
+        """\
+  elastiqctl plan                                   before the first start: what would it do?
+  elastiqctl --config new.conf plan                 and what with another configuration?
+  elastiqctl plan --json | jq '.launch, .drain'     for programs (docs/status.md)""",
+        "0 planned   1 failed   4 planned, but a source did not answer   78 error in the configuration",
+        json=STATUS_KEYS,
     ),
     "history": Verb(
         "every launch and end with its reason, and what people commanded; newest last",
@@ -93,15 +134,6 @@ docs/check.md says what each check means.""",
         arguments=_check,
         json="for programs: the keys of docs/check.md",
     ),
-    "status": Verb(
-        "what elastiq does and why",
-        "commands:status",
-        examples="""\
-  elastiqctl status
-  elastiqctl status --json | jq '.nodes[] | select(.state == "busy") | .worker'""",
-        exits="0 it runs   3 it does not   4 no permission, or no answer",
-        json=STATUS_KEYS,
-    ),
     "metrics": Verb(
         "the figures that Prometheus collects, in its text format (docs/metrics.md)",
         "metrics:metrics",
@@ -111,37 +143,5 @@ docs/check.md says what each check means.""",
   elastiqctl metrics > /var/lib/prometheus/node-exporter/elastiq.prom    for node_exporter's textfile collector""",
         "0 printed   3 elastiq does not run   4 no permission, or no answer",
         json="for programs: a list of families with their samples",
-    ),
-    "explain": Verb(
-        "why a job has no machine, why a node is kept or goes, what a pool can do",
-        "commands:explain",
-        "It tells what the running elastiq saw and decided last. A job is asked for in the batch system itself.",
-        """\
-  elastiqctl explain                every group of waiting jobs, and every node that is not busy
-  elastiqctl explain 12.3           why this job has no machine yet
-  elastiqctl explain i-0a1b2c3d     why this node is kept or goes; a worker's name will do, too
-  elastiqctl explain ec2            a pool: its limits, what holds it back, what it can run
-  elastiqctl explain --json         for programs (docs/status.md)""",
-        """\
-0 told   1 nothing has that name, or the job could not be asked for   3 elastiq does not run
-  4 no permission, or no answer""",
-        arguments=_explain,
-        json=STATUS_KEYS,
-    ),
-    "plan": Verb(
-        "look at everything once and say what elastiq would do; does nothing, runs beside the daemon or without",
-        "commands:plan",
-        """\
-It reads the configuration, a copy of the state and, once, the queue, the workers and the instances of every site,
-and plans as the daemon does. Nothing is launched, drained, ended, written or locked. Where elastiq runs, the times
-that jobs have waited and nodes were idle are its own; else all jobs are taken to have waited long enough.
-A read of a site that hangs is given up after 3 x (connect_timeout_s + read_timeout_s), but not within two minutes;
-what there is no answer from yet is said on standard error meanwhile.""",
-        """\
-  elastiqctl plan                                   before the first start: what would it do?
-  elastiqctl --config new.conf plan                 and what with another configuration?
-  elastiqctl plan --json | jq '.launch, .drain'     for programs (docs/status.md)""",
-        "0 planned   1 failed   4 planned, but a source did not answer   78 error in the configuration",
-        json=STATUS_KEYS,
     ),
 }

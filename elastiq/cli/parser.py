@@ -23,8 +23,11 @@ examples:
   elastiqctl demo                   a simulated cluster at work: needs no cloud, batch system or configuration
   elastiqctl start                  check the configuration, then run elastiq as a background process
   elastiqctl status                 what it does and why; --json for programs, as with every command
+  elastiqctl top                    the same, live
   elastiqctl explain                why jobs wait and nodes are kept
   elastiqctl plan                   what it would do now, by a look of its own; does nothing
+  elastiqctl history --since 2h     what it has launched and ended, and why
+  elastiqctl drain i-0a1b2c3d       let a machine end with its last job
   elastiqctl log -n 100             the last 100 lines of the log, and what comes after
   elastiqctl --config my.conf --statedir ./state --rundir ./run --logdir ./log start
   elastiqctl COMMAND --help         its options, examples and exit codes

@@ -204,6 +204,7 @@ OLD = some_settings(pools=(a_pool(terms=Terms(max_vm_lifetime_s=8000.0)),))
 FLOOR = some_settings(min_vms=1)
 POOL_FLOOR = some_settings(pools=(a_pool(min_vms=1),))
 SPARES = some_settings(pools=(a_pool(terms=Terms(min_idle_vms=1)),))
+BY_HAND = "elastiqctl drain: disk fails"
 DRAINING: dict[str, Any] = {"since": WALL - 20.0, "reason": "idle for 700 s"}
 
 NODES: dict[str, tuple[Callable[[], Situation], str]] = {
@@ -353,6 +354,22 @@ NODES: dict[str, tuple[Callable[[], Situation], str]] = {
     "a drain that does not show": (
         lambda: situation(nodes=[a_node(State.DRAINING, act_ended=NOW - 10, **DRAINING)]),
         "draining since [-20 s] (idle for 700 s), ended once a read shows it out of service, returned at [+290 s]",
+    ),
+    "busy, and drained by a person": (
+        lambda: situation(nodes=[a_node(State.BUSY, ordered=BY_HAND)]),
+        "goes once its jobs have ended: elastiqctl drain: disk fails",
+    ),
+    "a minimum, and drained by a person": (
+        lambda: situation(nodes=[a_node(ordered=BY_HAND)], settings=FLOOR),
+        "goes: elastiqctl drain: disk fails",
+    ),
+    "booting, and drained by a person": (
+        lambda: situation(nodes=[a_node(State.BOOTING, ordered=BY_HAND)]),
+        "booting: joins until [+600 s] or is ended; goes then: elastiqctl drain: disk fails",
+    ),
+    "busy where nothing can be drained, and drained by a person": (
+        lambda: situation(nodes=[a_node(State.BUSY, ordered=BY_HAND, reason="runs 4 jobs")], can_drain=False),
+        "busy: runs 4 jobs; goes once they have ended: elastiqctl drain: disk fails",
     ),
     "terminating": (
         lambda: situation(nodes=[a_node(State.TERMINATING, **DRAINING)]),
