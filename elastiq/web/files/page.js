@@ -130,8 +130,8 @@ function chartNow() {
   seen = seen.filter((one) => one.at > kept && one.at <= status.at).slice(-500);
   const data = { width_s: history.width_s, gap_s: Math.max(GAP * history.width_s, 5 * speed) };
   for (const name of ["at", ...SERIES]) data[name] = [...history[name], ...seen.map((one) => one[name])];
-  data.until = status.at;
-  data.since = status.at - (history.until - history.since);
+  data.until = Math.max(status.at, kept); // either poll may be the newer one
+  data.since = data.until - (history.until - history.since);
   if (latest.began !== null) data.since = Math.max(data.since, Math.min(latest.began, status.at - 60));
   chart.set(data, status.quota.max_vms);
 }

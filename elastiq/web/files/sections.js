@@ -132,7 +132,7 @@ function asks(group) {
 function queue(queue, left) {
   const unread = queue.age_s === null;
   show(byId("queue-count"), [queue.waiting_jobs, queue.groups.length, unread], () => [
-    unread
+    unread || !queue.groups.length
       ? ""
       : `${counted(queue.waiting_jobs, "job")} waiting in ${counted(queue.groups.length + left.groups, "shape")}`,
   ]);
