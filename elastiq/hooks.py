@@ -255,6 +255,8 @@ def _failure(call: Call, run: Run) -> str:
         result = run(call.argv, timeout_s=call.timeout_s, stdin=stdin, env=env)
     except command.CommandError as error:
         return error.what
+    except Exception as error:  # noqa: BLE001 - as no file is left to open: it is told, and the thread goes on
+        return f"{type(error).__name__}: {error}"
     return "" if result.returncode == 0 else f"{result.ending}: {last_words(result.stderr) or 'it said nothing'}"
 
 
@@ -286,7 +288,8 @@ def environment(facts: Mapping[str, Any]) -> dict[str, str]:
     found = {}
     for key, value in facts.items():
         text = " ".join(value) if isinstance(value, list) else str(value)
-        found[f"ELASTIQ_{key.upper()}"] = "".join(c if c.isprintable() else " " for c in text)[:LONGEST_FACT]
+        text = "".join(c if c.isprintable() else " " for c in text)[:LONGEST_FACT]
+        found[f"ELASTIQ_{key.upper()}"] = os.fsdecode(text.encode("utf-8"))  # whatever the locale: UTF-8 arrives
     return found
 
 

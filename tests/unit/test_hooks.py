@@ -6,6 +6,8 @@ import json
 import logging
 import os
 import re
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -206,6 +208,17 @@ def test_what_a_cloud_answers_cannot_break_the_environment() -> None:
     given = hooks.environment({"reason": "a\0b\nc\x1b[31md" + "x" * 10_000})
     assert given["ELASTIQ_REASON"].startswith("a b c [31mdxxx")
     assert len(given["ELASTIQ_REASON"]) == hooks.LONGEST_FACT
+    odd = hooks.environment({"reason": "\ud800 zu groß 日本"})["ELASTIQ_REASON"]
+    assert os.fsencode(odd).decode("utf-8") == "  zu groß 日本"
+
+
+def test_words_of_any_language_arrive_in_any_locale() -> None:
+    told = r"environment({'a': '\xdf\u65e5'})['ELASTIQ_A']"
+    code = f"import os; from elastiq.hooks import environment; print(os.fsencode({told}).hex())"
+    for locale in ("C", "POSIX", "C.UTF-8"):
+        env = {**os.environ, "LC_ALL": locale, "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0", "PYTHONPATH": str(ROOT)}
+        done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=60)
+        assert bytes.fromhex(done.stdout.strip()).decode("utf-8") == "ß日", (locale, done.stderr)
 
 
 def test_a_launch_that_is_refused_is_told_once_and_not_for_each_machine() -> None:
@@ -318,6 +331,7 @@ def test_only_so_many_run_and_wait_and_what_is_dropped_is_counted_and_said_once(
          "did not end within 30 s, killed"),
         (command.CommandNotFound(["/bin/hook"], "cannot be executed: No such file or directory"),
          "cannot be executed: No such file or directory"),
+        (OSError(24, "Too many open files"), "OSError: [Errno 24] Too many open files"),
     ],
 )  # fmt: skip
 def test_a_failure_is_counted_and_one_line_and_no_more(
