@@ -209,14 +209,17 @@ def test_a_user_who_does_not_exist_is_an_error(head: Head) -> None:
     assert "there is no user nobody-of-this-name" in of(found, "user")["text"]
 
 
-def test_a_plan_writes_no_tags_either(head: Head, cloud: EC2Server) -> None:
+def test_neither_a_check_nor_a_plan_writes_the_tags_that_an_instance_of_ours_lacks(
+    head: Head, cloud: EC2Server
+) -> None:
     head.configure("dialect = generic\n")
     head.paths.config.write_text(head.paths.config.read_text().replace("dialect = aws\n", ""))
     prefix = f"elastiq-{head.json('plan')['head']}-"
     client: Any = boto3.Session(**KEYS).client("ec2", region_name="us-east-1", endpoint_url=cloud.url)
     client.run_instances(ImageId="ami-12c6146b", MinCount=1, MaxCount=1, ClientToken=f"{prefix}i1")
     cloud.forget()
-    assert len(head.json("plan")["nodes"]) == 1, "it is known by its token"
+    assert "1 of this head node" in of(checks(head), "instances of this cluster")["text"], "known by its token"
+    assert len(head.json("plan")["nodes"]) == 1
     assert acts(cloud) == []
     with head.daemon():
         eventually(lambda: cloud.asked("CreateTags"))

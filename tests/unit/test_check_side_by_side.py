@@ -57,6 +57,15 @@ def test_a_fault_of_a_plugin_is_told_without_what_it_handled() -> None:
     assert "a-secret" not in repr(made) and other.check.level == "ok"
 
 
+def test_a_file_that_cannot_be_read_is_named() -> None:
+    def fails() -> Iterator[Check]:
+        raise PermissionError(13, "Permission denied", "/var/lib/elastiq")
+        yield
+
+    (made,) = found({"x": {"a": fails}}, 5)
+    assert (made.check.level, made.check.text) == ("unknown", "/var/lib/elastiq: Permission denied")
+
+
 def test_looks_that_hang_are_unknown_at_their_deadline_however_many_they_are() -> None:
     never = threading.Event()
 
