@@ -60,7 +60,7 @@ def main() -> int:
     os.umask(0o022)
     wheel = tree.build_wheel(SOURCE, args.work)
     named = version.packaged(__version__, args.epoch, args.commit)
-    log = changes.entries(SOURCE / "CHANGELOG.md", f"{named}-1", args.epoch, MAINTAINER)
+    log = changes.entries(SOURCE / "CHANGELOG.md", named, args.epoch, MAINTAINER)
     (args.work / "changelog.json").write_text(json.dumps(log))
     for kind in args.format or tree.FORMATS:
         filled = tree.Tree(SOURCE, args.work, kind, args.epoch)

@@ -9,6 +9,8 @@ import textwrap
 from pathlib import Path
 from typing import Any, Iterator
 
+import version
+
 _VERSION = re.compile(r"^## \[([^\]]+)\](?: - (\d{4}-\d{2}-\d{2}))?", re.MULTILINE)
 
 _WRAPPED = textwrap.TextWrapper(
@@ -16,8 +18,8 @@ _WRAPPED = textwrap.TextWrapper(
 )
 
 
-def entries(file: Path, version: str, epoch: int, packager: str) -> list[dict[str, Any]]:
-    """The versions of the file, the newest first. What is unreleased is of ``version``, which is packed at ``epoch``.
+def entries(file: Path, named: str, epoch: int, packager: str) -> list[dict[str, Any]]:
+    """The versions of the file, the newest first. What is unreleased is of version ``named``, packed at ``epoch``.
 
     Raises ValueError if a released version has no date.
     """
@@ -33,7 +35,7 @@ def entries(file: Path, version: str, epoch: int, packager: str) -> list[dict[st
             raise ValueError(f"{file.name}: version {head[1]} has no date")
         found.append(
             {
-                "semver": version if head[1] == "Unreleased" else head[1],
+                "semver": (named if head[1] == "Unreleased" else version.packaged(head[1], 0, "")) + "-1",
                 "date": date,
                 "packager": packager,
                 "changes": [{"note": note} for note in notes],
