@@ -329,6 +329,8 @@ class Checker(Listener):
         state = book.workers_known(record, sending=True).states.get(machine.id)
         if state is WorkerState.DRAINED or (state is WorkerState.IDLE and not self.can_drain):
             return ""
+        if state is WorkerState.OTHER and machine.id in book.orders.out:
+            return ""  # somebody else had drained it
         if state is not None:
             return f"the last look showed its worker {state.value}"
         last = view.shown.get(machine.id)

@@ -161,7 +161,8 @@ class Liveness:
         """Whether it is stopped, as its pool asks for."""
         pool = self._settings.pool(self._checker.book.pool_of(machine))
         asked = pool is not None and pool.terms.idle_action == "stop"
-        return asked and machine.state is InstanceState.STOPPED and not self._checker.going.why(machine, self._settings)
+        stays = machine.id in self._checker.book.orders.doubtful or not self._checker.going.why(machine, self._settings)
+        return asked and machine.state is InstanceState.STOPPED and stays
 
     def _rests(self, now: float) -> bool:
         settings = self._settings

@@ -13,16 +13,16 @@ from elastiq.simulation.model import Machine
 class Orders:
     """Machines by id. ``out`` are those that a person took out of service, ``doomed`` those that a person ends with
     their jobs: the names of the jobs that he was told of, or None for any. ``named_s``: when the batch system named
-    the jobs of a worker last, monotonic."""
+    the jobs of a worker last, monotonic. ``doubtful`` are those of which a daemon may know no more."""
 
     out: set[str] = field(default_factory=set)
     doomed: dict[str, Optional[frozenset[str]]] = field(default_factory=dict)
     named_s: dict[str, float] = field(default_factory=dict)
+    doubtful: set[str] = field(default_factory=set)
 
     def forget(self) -> None:
-        """The state file that knew of them was lost."""
-        self.out.clear()
-        self.doomed.clear()
+        """The state file that knew of them was lost, or damaged and found whole: who can say what it still knows?"""
+        self.doubtful |= self.out
 
     def unnamed(self, machine: Machine, started: Mapping[int, float]) -> list[int]:
         """The jobs on a doomed machine that the person was not told of, though they ran when they were named last;
