@@ -67,6 +67,7 @@ def test_both_methods_answer_the_same(pool: FakePool) -> None:
     assert one.workers() == other.workers()
     assert one.portrait("w1") == other.portrait("w1")
     assert one.jobs_recorded_on(["w1", "w2"]) == other.jobs_recorded_on(["w1", "w2"]) == {"w1": 1, "w2": 0}
+    assert len(one.jobs_on("w1")) == 1 and one.jobs_on("w1") == other.jobs_on("w1")
     assert one.find_job("1.0") == other.find_job("1.0")
 
 
