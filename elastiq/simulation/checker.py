@@ -312,7 +312,7 @@ class Checker(Listener):
         if worker is None or read is None or read.effect_s is None:
             return False
         started = [self.book.started[job.number] for job in worker.jobs]
-        if any(at <= read.effect_s for at in started):
+        if any(at < read.effect_s for at in started):  # what starts in the moment of the look starts after it
             return False
         new = self.book.visible_since.get(worker, self.world.now) >= read.effect_s
         seen = self.book.workers_known(record, sending=True).states.get(machine.id)
