@@ -14,7 +14,7 @@ from elastiq.plugins.cloud.ec2_fault import LONGEST, Fault
 
 _WINDOW = 12  # so many letters and digits in a row, as in a secret, are taken for a part of it
 _HIDDEN = re.compile(  # what is encoded (user data, a key), the user of a URL, what is named a secret
-    r"(?i)[a-z0-9+/=]{40,}|(?<=//)\S{1,200}(?=@)|(?<=proxy url: \").+(?=@)|(?<=failed to parse: ).+|"
+    r"(?i)[a-z0-9+/=]{40,}|(?<=//)\S{1,200}(?=@)|(?<=://)[^\"]{1,300}(?=@[^\"]*\")|(?<=failed to parse: ).+|"
     r"(user_?data|authorization|x-amz-[\w-]+|signature|credential|(security|session)_?token)[\"']?"
     r"\s*[=:>]\s*((basic|bearer|aws4?[\w-]*)\s+)?[^&\s<,]+"
 )
