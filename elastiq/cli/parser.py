@@ -21,6 +21,7 @@ VERBS: Verbs = {name: verb for verbs in GROUPS.values() for name, verb in verbs.
 EPILOG = """\
 examples:
   elastiqctl demo                   a simulated cluster at work: needs no cloud, batch system or configuration
+  elastiqctl check                  before the first start: is all that it needs in order?
   elastiqctl start                  check the configuration, then run elastiq as a background process
   elastiqctl status                 what it does and why; --json for programs, as with every command
   elastiqctl top                    the same, live
