@@ -5,13 +5,14 @@
     python3 benchmarks/footprint.py --real     the processor time of ten real minutes
 
 Memory (VmRSS, MB): the daemon of benchmarks/daemon.py, alone, with metrics that are scraped, with the page that is
-looked at, with a hook, and with all of them.
+looked at, with a hook, and with all of them. One that does not start, or serves nothing, fails the benchmark.
 
 Processor time (user and system of the daemon's process and all its threads, from /proc/PID/stat): 100 idle machines
 that min_vms keeps, an empty queue, an EC2 API over HTTP, HTCondor's commands as scripts. With --real at the default
 periods for ten minutes. Without, all periods (also the loop's longest pause and the heartbeat) are shortened by
-FASTER: so many reads as in ten minutes come in a few seconds, and their cost is divided by ten minutes. What the
-commands themselves take is not elastiq's and printed beside it; these scripts take less than the real ones.
+FASTER: so many reads as in ten minutes come in a few seconds, and their cost is divided by ten minutes. Both ways gave
+0.16 % where they were compared. What the commands themselves take is not elastiq's and printed beside it; these
+scripts take less than the real ones.
 """
 
 from __future__ import annotations
@@ -292,8 +293,9 @@ def main() -> int:
     too_few = reads < 0.7 * expected
     if too_few:
         print(f"MISSED: {expected:.0f} reads of the queue were to come, the machine is too busy for this measurement")
-    verdicts = {f"core at most {GOAL_MB:g} MB": figures.get("core", 0.0) <= GOAL_MB,
-                f"idle at most {GOAL_PERCENT:g} % of one core": own <= GOAL_PERCENT}  # fmt: skip
+    verdicts = {f"idle at most {GOAL_PERCENT:g} % of one core": own <= GOAL_PERCENT}
+    if figures:
+        verdicts[f"core at most {GOAL_MB:g} MB"] = figures["core"] <= GOAL_MB
     for goal, reached in verdicts.items():
         print(f"goal: {goal}: {'reached' if reached else 'MISSED'}")
     print(f"{time.monotonic() - began:.0f} s")
