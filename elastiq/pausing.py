@@ -26,6 +26,8 @@ def change(core: Core, verb: str, args: Mapping[str, Any]) -> dict[str, Any]:
         if not core.stored(lambda: core.store.remember("paused", paused)):
             raise Refused("impossible", "the state cannot be written (see elastiqctl status): nothing was changed")
         core.paused = paused
+        for subject in [one for one in core._told if one.startswith("dry run")]:
+            del core._told[subject]  # what would be done is told anew
         text = f"{verb} {' and '.join(acts)}" + (f": {reason}" if reason else "")
         core.record(verb, "", "", f"elastiqctl {text}")
         core.say("command", f"elastiqctl {text}: done", logging.WARNING, verb=verb, acts=acts, reason=reason)

@@ -58,7 +58,12 @@ def test_while_launches_are_paused_what_would_be_launched_is_logged_and_not_done
     with caplog.at_level(logging.INFO):
         rig.pass_time(60.0)
     assert rig.executor.acts() == []
-    assert "paused: no money: would launch 1 of ec2/medium" in caplog.text
+    assert caplog.text.count("paused: no money: would launch 1 of ec2/medium") == 1
+    with caplog.at_level(logging.INFO):
+        asked(rig, "resume", terminate=True)
+        asked(rig, terminate=True)  # a new pause tells anew what it keeps from being done
+        rig.pass_time(60.0)
+    assert caplog.text.count("paused: no money: would launch 1 of ec2/medium") == 2
     asked(rig, "resume")
     rig.run()
     assert len(rig.executor.acts("cloud")) == 1
