@@ -4,10 +4,12 @@ and jobs start there."""
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, Mapping
 
 import pytest
 
+from elastiq import by_force, scaling
+from elastiq.settings import Settings
 from elastiq.simulation import trial
 from elastiq.simulation.scenario import Happening
 from tests.simulation.stages import SETTINGS, scenario
@@ -77,3 +79,34 @@ def test_an_end_by_force_ends_in_spite_of_faults(fault: str) -> None:
     report = played((JOINED_S, fault, {"for_s": 900.0, "times": 1}), *forced)
     assert report.violations == (), report.trace
     assert report.calls["terminate"] >= 1
+
+
+def invariants(report: trial.Report) -> set[str]:
+    return {one.invariant for one in report.violations}
+
+
+def test_the_checker_sees_when_a_job_dies_that_nobody_was_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    begin = by_force._Forced.begin
+
+    def any_job(self: by_force._Forced) -> Any:
+        self._allowed = None
+        return begin(self)
+
+    late = (JOINED_S + 30.0, "jobs", {"cpus": 1.0, "lengths": [900.0]})
+    forced = (JOINED_S, "ended_by_force", {"which": 0.0, "think_s": 110.0})
+    assert played(late, forced).violations == ()
+    monkeypatch.setattr(by_force._Forced, "begin", any_job)
+    assert invariants(played(late, forced)) == {"I2"}
+
+
+def test_the_checker_sees_when_an_end_without_force_kills(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(by_force, "_gently", lambda daemon, node: by_force._Forced(daemon, node, None).begin())
+    assert "I2" in invariants(played((JOINED_S, "ended_by_hand", {"which": 0.0})))
+
+
+def test_the_checker_sees_a_size_above_the_quota(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unlimited(settings: Settings, scaled: Mapping[str, int]) -> Settings:
+        return replace(settings, min_vms=9, max_vms=None)
+
+    monkeypatch.setattr(scaling, "held", unlimited)
+    assert "I1" in invariants(played((JOINED_S, "scaled", {"share": 0.7, "for_s": 900.0})))
