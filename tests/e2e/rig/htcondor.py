@@ -102,6 +102,7 @@ def _rights(*names: str) -> list[str]:
 
 def _write_private(path: Path, text: str, owner: int) -> None:
     path.touch(mode=0o600)
+    path.chmod(0o600)  # one of before may have another mode, and HTCondor then ignores it
     path.write_text(text)
     os.chown(path, owner, owner)
 
