@@ -13,6 +13,7 @@ from tests.e2e.rig import places
 
 BUILDER = 65534  # nobody: it needs no right
 HIGHER = "9.0.0"
+NEWS = "What is new in the installed configuration."
 _SOMEBODY = {"NAME": "somebody", "EMAIL": "somebody@example.org", "DATE": "2026-01-02T03:04:05Z"}
 _GIT = {
     **{f"GIT_{who}_{what}": value for who in ("AUTHOR", "COMMITTER") for what, value in _SOMEBODY.items()},
@@ -56,10 +57,12 @@ class Workshop:
         self._git("add", "--all")
         self._git("commit", "--quiet", "--message", "x")
 
-    def raise_version(self, version: str) -> None:
-        """Commit a tree that differs in its version alone."""
+    def next_release(self, version: str) -> None:
+        """Commit a tree with another version, which installs another configuration; else it is the same."""
         file = self.origin / "elastiq/__init__.py"
         file.write_text(re.sub(r'(__version__ = )"[^"]+"', rf'\1"{version}"', file.read_text()))
+        with (self.origin / "packaging/files/elastiq.conf").open("a") as installed:
+            installed.write(f"# {NEWS}\n")
         self.commit()
 
     def _git(self, *words: str) -> None:

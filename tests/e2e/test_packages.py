@@ -19,7 +19,7 @@ from tests.e2e.cluster import RUNNING, stays, wait_for
 from tests.e2e.conftest import FAILED
 from tests.e2e.daemon import DEFAULTS
 from tests.e2e.headnode import HeadNode, head_node
-from tests.e2e.packages import HIGHER, Packages, Workshop
+from tests.e2e.packages import HIGHER, NEWS, Packages, Workshop
 from tests.e2e.rig import places
 
 CONFIGURATION = "/etc/elastiq.conf"
@@ -41,8 +41,8 @@ def packages(workshop: Workshop) -> Packages:
 
 @pytest.fixture(scope="module")
 def higher(packages: Packages, workshop: Workshop) -> Packages:
-    """Of the same tree with a higher version."""
-    workshop.raise_version(HIGHER)
+    """Of the same tree with a higher version and another configuration to install."""
+    workshop.next_release(HIGHER)
     clone = workshop.base / "clone"
     subprocess.run(
         ["git", "-c", "safe.directory=*", "-C", str(clone), "pull", "--quiet"], check=True, capture_output=True
@@ -121,7 +121,9 @@ def owner_and_mode(machine: booted.Machine, path: str) -> str:
 
 def install(machine: booted.Machine, deb: Path) -> str:
     machine.put(f"/root/{deb.name}", deb.read_bytes())
-    return machine.run("apt-get", "install", "--yes", f"/root/{deb.name}", timeout_s=120)
+    # As an administrator answers who is asked about a configuration that he has changed: keep mine.
+    keep = "--option=Dpkg::Options::=--force-confold"
+    return machine.run("apt-get", "install", "--yes", keep, f"/root/{deb.name}", timeout_s=120)
 
 
 def test_an_installation_starts_nothing_and_says_what_to_do(head: HeadNode, packages: Packages) -> None:
@@ -134,6 +136,15 @@ def test_an_installation_starts_nothing_and_says_what_to_do(head: HeadNode, pack
     assert machine.run("systemctl", "is-enabled", "elastiq").strip() == "enabled"
     assert machine.unit("elastiq", "ActiveState", "MainPID") == {"ActiveState": "inactive", "MainPID": "0"}
     assert machine.run("dpkg", "--verify", "elastiq") == ""
+
+
+def test_another_python_gets_byte_code_of_its_own(head: HeadNode) -> None:
+    compiled = "/usr/share/elastiq/elastiq/__pycache__"
+    head.machine.run("rm", "-r", compiled)
+
+    head.machine.run("/usr/share/python3/runtime.d/elastiq.rtupdate", "rtupdate", "python3.12", "python3.13")
+
+    assert "service.cpython-313.pyc" in head.machine.run("ls", compiled)
 
 
 def test_what_is_not_configured_does_not_start_and_is_no_failure(head: HeadNode) -> None:
@@ -216,6 +227,7 @@ def test_an_upgrade_keeps_machines_state_user_and_configuration(
     assert machine.unit("elastiq", "ActiveState") == {"ActiveState": "active"}
     after = machine.unit("elastiq", "MainPID"), machine.read(CONFIGURATION), machine.run("id", "elastiq")
     assert after[0] != before[0] and after[1:] == before[1:]
+    assert NEWS in machine.read(f"{CONFIGURATION}.dpkg-dist")
     wait_for(lambda: head.status().get("version") == HIGHER, 10, "the new version")
     wait_for(lambda: head.status()["state"] == "active", 30, "good reads of both sides")
     stays(lambda: head.nodes() == head.alive() == at_work, 8, "the machines that were there", 1)
@@ -261,6 +273,15 @@ def test_installed_again_it_waits_to_be_started_and_knows_its_machines(
     assert head.nodes() == at_work
     head.machine.run("condor_rm", "-all")
     wait_for(lambda: not head.alive(), 60, "the end of the machines that are idle now")
+
+
+def test_an_upgrade_does_not_start_what_was_stopped(head: HeadNode, higher: Packages) -> None:
+    head.machine.run("elastiqctl", "stop")
+
+    head.machine.run("apt-get", "install", "--yes", "--reinstall", f"/root/{higher.deb.name}", timeout_s=120)
+
+    assert head.machine.unit("elastiq", "ActiveState") == {"ActiveState": "inactive"}
+    assert not head.machine.exists("/run/elastiq.stopped")
 
 
 def test_a_purge_leaves_nothing_but_the_user_and_says_so(head: HeadNode) -> None:
@@ -339,6 +360,7 @@ def test_the_rpms_daemon_runs_and_an_upgrade_restarts_it(
     assert of_rpm.unit("elastiq", "ActiveState") == {"ActiveState": "active"}
     assert of_rpm.unit("elastiq", "MainPID") != before[0]
     assert of_rpm.read(CONFIGURATION) == before[1]
+    assert NEWS in of_rpm.read(f"{CONFIGURATION}.rpmnew")
     assert f'"version": "{HIGHER}"' in of_rpm.run("elastiqctl", "status", "--json")
 
 
