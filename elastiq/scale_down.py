@@ -33,8 +33,9 @@ def drains(s: Situation, reserved: AbstractSet[str], leaving: Mapping[str, str])
     minima: dict[Optional[str], int] = {name: pool.min_vms for name, pool in pools.items() if name not in s.drained}
     minima[None] = s.settings.min_vms
     spare = {name: s.registry.count(name, IN_SERVICE) - least for name, least in minima.items()}
-    # Those that are to leave keep up no minimum for the others: another would be launched at once.
-    going = [node for node in map(s.registry.nodes.__getitem__, leaving) if node.state in IN_SERVICE]
+    # Those that are to leave keep up no minimum for the others: another would be launched at once. Nor does one whose
+    # drain is being undone: that may fail.
+    going = [n for n in s.registry if n.state in IN_SERVICE and (n.id in leaving or (n.seen and n.seen.is_drained))]
     going_of = Counter(of for node in going for of in (None, node.pool))
     idle = [n for n in s.registry if n.state is State.IDLE and n.seen is not None and n.seen.state is WorkerState.IDLE]
     unused = Counter(node.pool for node in idle if node.id not in reserved and node.id not in leaving)

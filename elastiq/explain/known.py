@@ -32,7 +32,9 @@ class Known:
         self.ends = {step.node.id: step.reason for step in (*plan.ends, *plan.failed)}
         self.kept = {step.node.id: step.reason for step in plan.kept}
         going = [step.node for step in plan.drains if step.node.state is State.IDLE]
-        left = [s.registry.nodes[name] for name in self.leaving if name not in {node.id for node in going}]
+        # As `scale_down.drains` has it.
+        left = [one for one in s.registry if one.id in self.leaving or (one.seen and one.seen.is_drained)]
+        left = [one for one in left if one.id not in {node.id for node in going}]
         self._going = _by_pool(going)
         self._leaving_later = _by_pool(node for node in left if node.state in IN_SERVICE)
         idle = (node for node in s.registry if node.state is State.IDLE)

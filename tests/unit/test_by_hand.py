@@ -244,6 +244,21 @@ def test_undrain_before_the_drain_was_answered_takes_effect_all_the_same() -> No
     assert rig.batch.script.calls("undrain") == [("w1",)] and node.ordered == ""
 
 
+def test_a_machine_that_is_being_returned_keeps_up_no_minimum_until_it_takes_jobs() -> None:
+    rig, node = rig_with(DRAINED, State.DRAINING, min_vms=1)
+    other = a_node(State.IDLE, 2, seen=None, idle_s=9000.0)
+    rig.core.registry.add(other)
+    node.ordered = "elastiqctl drain"
+    rig.batch.set_workers(DRAINED, a_worker("w2"))
+    rig.cloud.set_instances(an_instance(), an_instance("i-2"))
+    carry_out(rig.daemon, "undrain", {"node": "i-1"})
+    rig.run()
+    rig.answer("workers", "cloud aws")
+    rig.run()
+    assert (state_of(node), state_of(other)) != (State.DRAINING, State.DRAINING)
+    assert state_of(other) is State.IDLE, "the undrain may fail"
+
+
 def test_undrain_of_a_black_hole_believes_the_person() -> None:
     rig, node = rig_with(DRAINING, State.DRAINING)
     node.condemned, node.starts_per_h = "black hole: 900 jobs an hour", 900.0
