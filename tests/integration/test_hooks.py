@@ -252,7 +252,7 @@ def test_the_life_of_a_machine_is_told_in_order_with_its_facts_and_no_secret(ben
         environment = one["environment"]
         assert environment["ELASTIQ_INSTANCE_ID"] == one["instance_id"]
         assert "hidden" not in environment.values() and "verysecretkey" not in json.dumps(one)
-    assert bench.stop() < 5
+    assert bench.stop() < 10
 
 
 def test_a_hook_that_hangs_fails_or_floods_holds_nothing_up_and_is_told(bench: Bench) -> None:
@@ -283,7 +283,7 @@ def test_running_hooks_are_ended_with_the_daemon(bench: Bench) -> None:
     assert bench.events == []  # that of the join waits for its turn
     assert bench.stop() < 10
     pid = int((bench.folder / "pids").read_text())
-    assert not Path(f"/proc/{pid}").exists()
+    until(lambda: not Path(f"/proc/{pid}").exists(), 5.0)  # it is dead: whose child it was then has to notice
     assert "for i-" in bench.text and "ended, commands are being stopped" in bench.text
     assert "hooks: 1 events were not passed on" in bench.text or "hooks: 2 events were not passed on" in bench.text
 
@@ -316,4 +316,4 @@ def test_in_a_dry_run_no_hook_is_run(bench: Bench) -> None:
     bench.pool.submit(1)
     until(lambda: "dry run: would run hook on_launch (record) for i-" in bench.text)
     assert bench.events == []
-    assert bench.stop() < 5
+    assert bench.stop() < 10
