@@ -195,7 +195,8 @@ def _seen(registry: Registry, node: Node, worker: Worker, observed_s: float, wal
         return  # its end or its return is decided by the one who drains
     was_idle = node.state is State.IDLE
     if worker.state is WorkerState.IDLE:
-        node.idle_s = node.idle_s + observed_s if was_idle and same else 0.0
+        looked_idle = before is None or before.state is WorkerState.IDLE  # and was not out of service
+        node.idle_s = node.idle_s + observed_s if was_idle and same and looked_idle else 0.0
         registry.move(node, State.IDLE, "" if was_idle else "no job runs on it", wall)
     else:
         node.idle_s = 0.0

@@ -338,7 +338,7 @@ class Checker(Listener):
             return ""
         if last is None:
             age_s = record.decided_s - book.born[machine.id]
-            young = age_s < settings.estimated_vm_deploy_time_s and machine.id not in book.orders.out
+            young = age_s < settings.estimated_vm_deploy_time_s - SLACK_S and machine.id not in book.orders.out
             return f"launched {age_s:.0f} s ago, it may still join" if young else ""
         away_s = record.decided_s - last
         longest_s = settings.lost_after_s + (settings.batch_settle_s if machine.id in book.swept else 0.0)

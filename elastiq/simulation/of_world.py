@@ -170,6 +170,7 @@ def foreign_machines(stage: Stage, it: Happening) -> None:
     def machine_of(machine_id: str, address: str) -> Machine:
         if whom == "head node":
             machine_id, address = stage.owner.instance_id or "", min(stage.owner.addresses)
+            stage.world.never_recycled.add(address)
         flavour = min(stage.world.flavours)
         made = Machine(machine_id, address, flavour, stage.world.cloud_wall, cluster=cluster, head=head)
         made.made_for, made.site = (cluster, head, ""), min(stage.settings.sites)

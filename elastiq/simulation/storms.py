@@ -47,6 +47,9 @@ class Storms:
             lacking += sum(1 for machine in present if self._going.why(machine, settings))
         if intent.count > lacking + tried + slack:  # those that are being drained serve nobody
             lacking += sum(1 for machine in useful if self._state.last_move(machine.id) == "draining")
+        if intent.count > lacking + tried + slack:  # those that the cloud takes are replaced, if they ran jobs
+            taken = [machine for machine in book.known_machines() if machine.notice and machine not in present]
+            lacking += sum(1 for machine in taken if book.busy_since(machine, since))
         if intent.count <= lacking + tried + slack:
             return ""
         return (

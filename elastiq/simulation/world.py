@@ -66,6 +66,7 @@ class World(JobQueue):
         self.job_changes = self.worker_changes = self.machine_changes = 0
         self.on_act: Callable[[Act], None] = lambda act: None
         self.on_birth: Callable[[Machine], None] = lambda machine: None
+        self.never_recycled: set[str] = set()  # the head node has them, whatever becomes of its instance
         self.recycled: Optional[list[str]] = None  # addresses of ended machines, to be given again; None: never
         self.launch_at_most: Optional[int] = None  # in one call
         self.end_at_most: Optional[int] = None
@@ -278,7 +279,7 @@ class World(JobQueue):
         if machine.ours:
             self.tally.present -= 1
         machine.state = InstanceState.TERMINATED
-        if self.recycled is not None:
+        if self.recycled is not None and machine.address not in self.never_recycled:
             self.recycled.append(machine.address)
         self.events.after(self.ended_listed_s, lambda: self.machines.pop(machine.id, None))
         self._machines_changed()
