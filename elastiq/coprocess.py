@@ -97,6 +97,11 @@ class _Child:
         result = command.CommandResult(code, b"", b"".join(errors))
         return f"ended with {result.ending}" + (f": {result.complaint}" if errors else "")
 
+    def __del__(self) -> None:
+        """At the end of its input it ends by itself; `subprocess` would keep the pipe of a forgotten process open."""
+        if hasattr(self, "stdin"):
+            self.stdin.close()
+
     def end(self) -> None:
         """Kill it with all that it started, and reap it."""
         with contextlib.suppress(ProcessLookupError, PermissionError):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import sys
+import weakref
 from pathlib import Path
 from typing import Any, Iterable, Mapping, Optional, Sequence
 
@@ -29,7 +30,8 @@ class Bindings:
     """The helper processes of one pool. Any thread may call."""
 
     def __init__(self, batch: BatchSystem, pool: str, timeout_s: float) -> None:
-        self._batch, self._pool, self._timeout_s = batch, pool, timeout_s
+        # Weak: after a reload the helpers end with the batch system that had them.
+        self._batch, self._pool, self._timeout_s = weakref.ref(batch), pool, timeout_s
         pythons = [path for path in dict.fromkeys((sys.executable, SYSTEM_PYTHON)) if path]
         self._helpers = [Coprocess((python, str(SERVER)), MAX_OUTPUT) for python in pythons]
 
@@ -83,7 +85,8 @@ class Bindings:
                 return said
             absent.append(problem["absent"])
             helper.close()
-        self._batch.can_match = False
+        if (batch := self._batch()) is not None:
+            batch.can_match = False
         raise NoBindings(f"no Python here has HTCondor's bindings ({'; '.join(absent)})")
 
 

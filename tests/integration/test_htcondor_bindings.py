@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import subprocess
@@ -150,6 +151,23 @@ def test_without_bindings_sizes_alone_decide_and_the_check_says_so(
     assert by_subject(plugin().checks())["bindings"].level == "error"
     with pytest.raises(SourceError, match="no Python here has HTCondor's bindings"):
         plugin().jobs()
+
+
+def test_the_helper_ends_with_the_batch_system_that_had_it(pool: FakePool) -> None:
+    """As after a reload, and not only once garbage is collected."""
+    before = helpers()
+    gc.disable()
+    try:
+        batch = plugin()
+        batch.workers()
+        (helper,) = helpers() - before
+        del batch
+        end = time.monotonic() + 20
+        while not gone(helper):
+            assert time.monotonic() < end, "it lives on"
+            time.sleep(0.05)
+    finally:
+        gc.enable()
 
 
 def test_the_bindings_never_come_into_our_process() -> None:
