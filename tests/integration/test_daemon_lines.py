@@ -32,7 +32,7 @@ sys.exit(service.main(sys.argv[1:]))
 
 CONFIG = """
 [elastiq]
-cluster_name = lines
+cluster_name = lines-{process}
 check_queue_every_s = 0.5
 check_vms_every_s = 0.5
 waiting_jobs_time_s = 0
@@ -69,7 +69,7 @@ def pool(tmp_path: Path) -> FakePool:
 def daemon(tmp_path: Path, server: EC2Server, pool: FakePool) -> Iterator[subprocess.Popen[str]]:
     config = tmp_path / "elastiq.conf"
     config.touch(mode=0o600)
-    config.write_text(CONFIG.format(url=server.url, **KEYS))
+    config.write_text(CONFIG.format(url=server.url, process=os.getpid(), **KEYS))
     environment = {**os.environ, "PATH": f"{pool.bin}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
     places = ("--config", str(config), "--statedir", str(tmp_path / "s"), "--rundir", str(tmp_path / "r"))
     argv = [sys.executable, "-c", PROGRAM, *places]

@@ -146,14 +146,16 @@ def test_a_scrape_and_the_command_tell_the_same_life(bench: Bench) -> None:
     assert shown[f"elastiq_api_errors_total {site} RunInstances InsufficientInstanceCapacity"] == 1
     assert shown[f"elastiq_api_requests_total {site} RunInstances"] == 2 == len(bench.ec2.asked("RunInstances"))
     assert shown[f"elastiq_call_errors_total cloud {site} launch CapacityError"] == 1
-    assert shown[f"elastiq_calls_total cloud {site} instances"] >= 3 and shown["elastiq_calls_total batch  jobs"] >= 3
+    assert shown[f"elastiq_calls_total cloud {site} instances"] >= 2 and shown["elastiq_calls_total batch  jobs"] >= 2
     assert shown["elastiq_cost_per_hour ec2"] == 0.1 and shown["elastiq_limit_left max_cost_per_day"] > 99
     assert shown["elastiq_jobs_running ec2"] == 1 and shown["elastiq_store_writable"] == 1
     assert shown["process_resident_memory_bytes"] > 1e7
 
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
-        scraped = answer.read().decode()
-    assert series(scraped) == series(bench.ctl("metrics").stdout)
+    def scraped() -> str:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+            return str(answer.read().decode())
+
+    until(lambda: series(scraped()) == series(bench.ctl("metrics").stdout))  # the loop may publish in between
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=10) as answer:
         assert answer.status == 200
 

@@ -13,7 +13,7 @@ import pytest
 from elastiq.daemon import Daemon
 from elastiq.interfaces import JobGroup, Jobs
 from elastiq.nodes import State
-from elastiq.web import document, feed
+from elastiq.web import document, feed, page
 from elastiq.web.document import GROUPS, NODES, RANGES, Documents
 from elastiq.web.feed import FRESH_S, Published
 from elastiq.web.kept import load
@@ -24,6 +24,12 @@ from tests.unit.fakes import Surroundings
 from tests.unit.values import ONE, a_node, a_pool
 
 SPAN_S = RANGES[0]
+
+
+@pytest.fixture(autouse=True)
+def every_look_is_quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a busy machine, too: one that took long puts off the next."""
+    monkeypatch.setattr(page, "QUICK_S", 3600.0)
 
 
 class Looked:
@@ -300,6 +306,7 @@ def test_switches_of_a_person_are_shown_with_their_reasons() -> None:
 def test_a_look_that_takes_long_is_made_less_often_but_soon_enough_to_be_believed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(page, "QUICK_S", 0.02)
     looked, real = Looked(), time.monotonic()
     clock, made = [real], []
 
