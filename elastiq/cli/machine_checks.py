@@ -27,6 +27,7 @@ from elastiq.settings import Settings
 
 LEAST_FREE = 100 << 20  # bytes; the state is small, the logs are rotated at 10 MB
 SECTION_PORTS = ("metrics", "web")
+CONNECT_S = 5.0
 PACKAGES = {
     "prometheus_client": "python3-prometheus-client (EL: python3-prometheus_client)",
     "pythonjsonlogger": "python3-pythonjsonlogger (EL: python3-json-logger)",
@@ -253,7 +254,7 @@ def _port(paths: Paths, settings: Settings, section: str) -> Iterator[Check]:
     subject = f"[{section}] listen"
     host, port = address_of(settings.extras[section]["listen"])
     if holders(paths):
-        yield Check(subject, "ok", f"{host}:{port}, of the elastiq that runs")
+        yield _served(paths, subject, section, host, port)
         return
     with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as trial:
         trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -262,3 +263,19 @@ def _port(paths: Paths, settings: Settings, section: str) -> Iterator[Check]:
             yield Check(subject, "ok", f"{host}:{port} is free")
         except OSError as error:
             yield Check(subject, "error", f"{host}:{port}: {error.strerror}", "name another address or port")
+
+
+def _served(paths: Paths, subject: str, section: str, host: str, port: int) -> Check:
+    """Of the elastiq that runs: what it says of the section itself, and whether anything listens."""
+    try:
+        notices = client.ask(paths.socket, "status")["status"]["notices"]
+    except (client.NotRunning, client.NoAnswer, Refused, PermissionError, KeyError) as error:
+        return Check(subject, "unknown", f"{host}:{port}: the elastiq that runs does not tell: {error}", "see above")
+    if said := [text for text in notices if text.startswith(f"{section}: ")]:
+        return Check(subject, "error", said[0], "mend that; after a change of the section: elastiqctl reload")
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as trial:
+        trial.settimeout(CONNECT_S)
+        if trial.connect_ex((host, port)) == 0:
+            return Check(subject, "ok", f"{host}:{port}, of the elastiq that runs")
+    text = f"{host}:{port}: elastiq runs, and nothing answers there: it has not read this configuration yet"
+    return Check(subject, "warning", text, "elastiqctl reload")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any, Optional
 import boto3
 import pytest
 
+from elastiq import client
 from tests.ec2_server import KEYS, EC2Server, Rule, error, moto_reservations, moto_server
 from tests.integration.test_plan_explain import Head, eventually
 
@@ -54,6 +56,12 @@ def checks(head: Head, *words: str, code: int = 0, subject: str = "", source: st
 def of(found: dict[tuple[str, str], Any], subject: str, source: Optional[str] = None) -> Any:
     (one,) = [one for (its, name), one in found.items() if name == subject and source in (None, its)]
     return one
+
+
+def free_address() -> str:
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        return f"127.0.0.1:{sock.getsockname()[1]}"
 
 
 def acts(cloud: EC2Server) -> list[dict[str, str]]:
@@ -187,6 +195,26 @@ def test_a_running_daemon_is_seen_and_left_in_peace(head: Head) -> None:
         elsewhere[elsewhere.index("--rundir") + 1] += "-2"
         head.places = lambda: elsewhere  # type: ignore[method-assign]
         assert of(checks(head, code=1), "what runs")["text"].startswith("another elastiq of this user and cluster")
+
+
+def test_a_port_that_the_running_elastiq_does_not_serve_is_told_with_its_own_reason(head: Head) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        taken = f"127.0.0.1:{other.getsockname()[1]}"
+        head.configure(f"[web]\nlisten = {taken}\n[metrics]\nlisten = {taken}\n")
+        with head.daemon():
+            found = checks(head, code=1)
+            for section in ("web", "metrics"):
+                one = of(found, f"[{section}] listen")
+                assert one["level"] == "error" and one["text"] in head.status()["notices"] and taken in one["text"]
+            head.configure(f"[web]\nlisten = {free_address()}\n")
+            client.ask(head.paths.socket, "reload")
+            assert of(checks(head), "[web] listen")["level"] == "ok"
+            head.configure(f"[web]\nlisten = {free_address()}\n")  # which it does not know of yet
+            one = of(checks(head), "[web] listen")
+            assert one["level"] == "warning" and one["remedy"] == "elastiqctl reload"
+            head.configure("[web]\nlisten = 0.0.0.0:8642\n")
+            client.ask(head.paths.socket, "reload")
+            assert "until allow_remote = yes" in of(checks(head, code=1), "[web] listen")["text"]
 
 
 def test_a_secret_is_in_no_output(head: Head, cloud: EC2Server) -> None:
