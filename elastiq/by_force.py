@@ -181,6 +181,7 @@ class _Forced:
         core, node = self._daemon.core, self._node
         if node.state in IN_SERVICE and node.worker is not None and core.batch.can_drain:
             node.ordered = f"{END}: drained first"  # should elastiq be killed now, it is emptied, and ends then
+            core.record("terminate", node.name, node.pool, f"{FORCED} was asked for: drained first")
             core.registry.move(node, State.DRAINING, node.ordered, core.wall())
             node.act_ended, node.acting = None, True
             core.persist()

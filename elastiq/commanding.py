@@ -70,7 +70,7 @@ def carry_out(daemon: Daemon, verb: str, args: Answer) -> Any:
     if verb in ("drain-pool", "undrain-pool"):
         from elastiq import pool_service
 
-        return pool_service.change(core, verb, args)
+        return pool_service.change(core, verb, args, daemon.observer.ending.back)
     if verb in ("pause", "resume"):
         from elastiq import pausing
 

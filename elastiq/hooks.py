@@ -155,7 +155,8 @@ class Hooks:
         self.known.update(self.core.registry.nodes)
         node = self.known.get(fields["id"])
         for what in happened(fields["before"], fields["after"]):
-            if not self._told_already(what, fields):
+            by_hand = what == "failure" and fields["reason"].startswith("elastiqctl ")  # its end is told
+            if not (by_hand or self._told_already(what, fields)):
                 self._queue(what, fields["id"], {**_facts_of(node), **_shown(fields)})
         if fields["after"] == State.GONE.value:
             self.known.pop(fields["id"], None)

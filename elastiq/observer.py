@@ -32,7 +32,8 @@ class Observer:
         self._core, self._replan = core, replan
         self.launching = Launching(core, replan)
         self.ending = Ending(core, self.look_again, self.no_end)
-        self.observed_s = 0.0  # between the last two settled reads of the workers
+        # Between the last two settled reads of the workers; and of the queue, which outlives a reload.
+        self.observed_s, self.history = 0.0, WaitingHistory(0.0)
         self._look_after: Optional[float] = None
         self._started_at = float("-inf")  # the beginning of the last read of the workers that saw more jobs
         self.configure()
@@ -40,7 +41,7 @@ class Observer:
     def configure(self) -> None:
         """Take what depends on the settings; again after a reload: what was read before is forgotten."""
         core, s = self._core, self._core.settings
-        self.judge, self.history = SettleJudge(s.batch_settle_s), WaitingHistory(s.waiting_jobs_time_s)
+        self.judge, self.history.window_s = SettleJudge(s.batch_settle_s), s.waiting_jobs_time_s
         batch_s, vms_s = core.batch.call_deadline_s, STALE_PERIODS * s.check_vms_every_s
         self.jobs = Observation[Jobs]("the queue", STALE_PERIODS * s.check_queue_every_s + batch_s)
         self.workers = Observation[Workers]("the workers", vms_s + batch_s)

@@ -31,7 +31,8 @@ def change(core: Core, verb: str, args: Mapping[str, Any]) -> dict[str, Any]:
         text = f"{verb} {' and '.join(acts)}" + (f": {reason}" if reason else "")
         core.record(verb, "", "", f"elastiqctl {text}")
         core.say("command", f"elastiqctl {text}: done", logging.WARNING, verb=verb, acts=acts, reason=reason)
-    return {"paused": dict(paused)}
+    off = {act: why for act in ACTS if act not in paused and (why := core.off(act))}
+    return {"paused": dict(paused), "configured": off}
 
 
 def reason_in(args: Mapping[str, Any]) -> str:

@@ -52,6 +52,9 @@ def explain(daemon: Daemon, status: dict[str, Any]) -> None:
     if core.paused:
         acts = ", ".join(f"no {act} ({why})" for act, why in core.paused.items())
         status["notices"].append(f"switches: {acts}, until elastiqctl resume")
+    keys = [f"{act} = no" for act in ("launch", "terminate") if not getattr(core.settings, act)]
+    if keys:
+        status["notices"].append(f"switches: {', '.join(keys)} in [elastiq] of the configuration")
     status.update(no_launch=situation.no_launch, no_end=situation.no_end, no_drain=situation.no_drain)
 
 

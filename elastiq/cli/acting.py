@@ -36,6 +36,8 @@ def _switch(paths: Paths, args: Namespace, more: Mapping[str, str]) -> int:
         return done
     paused: Mapping[str, str] = done["result"]["paused"]
     text = "elastiq launches and ends as it is configured"
+    if configured := done["result"].get("configured"):
+        text = f"nothing is paused, but the configuration holds all the same: {', '.join(configured.values())}"
     if paused:
         off = ", ".join(f"{_OFF[act]} ({why})" for act, why in paused.items())
         text = f"{off}: what would be done is logged, until elastiqctl resume"

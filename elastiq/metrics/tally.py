@@ -17,6 +17,7 @@ from elastiq.nodes import AT_BOOT, JOINED, SPENT, Node, State
 
 BOOT_S = (15, 30, 45, 60, 90, 120, 180, 240, 300, 420, 600, 900, 1800, 3600)
 LIFETIME_S = (300, 900, 1800, 3600, 7200, 14400, 28800, 43200, 86400, 172800, 604800, 2592000)
+BY_HAND = "elastiqctl "  # how the reason of what a person orders begins
 KINDS = ("launch", "boot", "lost", "broken")  # of failures
 PLAIN = ("launches_asked_total", "launches_total", "stops_total", "starts_total", "machine_seconds_total")
 ENDING = frozenset({State.TERMINATING, State.GONE})
@@ -94,7 +95,7 @@ class Tally:
             if what == "launch":
                 self.counts["launches_asked_total", pool] += _leading_number(reason)
             elif what in _STATES:
-                self._moved(_STATES[what], node, pool, at)
+                self._moved(_STATES[what], node, pool, at, by_hand=reason.startswith(BY_HAND))
 
     def follow(self, nodes: Iterable[Node], now: float, price: Price) -> None:
         """Count the time up to now of the machines that are there, all lines having been taken; and put right what
@@ -117,7 +118,7 @@ class Tally:
                 self._count_cost(machine, machine.unpriced_s)
                 machine.unpriced_s = None
 
-    def _moved(self, after: State, name: str, pool: str, at: float) -> None:
+    def _moved(self, after: State, name: str, pool: str, at: float, by_hand: bool = False) -> None:
         machine = self.machines.get(name)
         if machine is None:
             if _NOT_MADE.fullmatch(name):
@@ -130,7 +131,8 @@ class Tally:
         self._count_time(machine, at, before)
         if before in AT_BOOT and after in JOINED:
             self._observe(self.boot, BOOT_S, pool, at - machine.up_since)
-        self._count_failure(before, after, pool)
+        if not by_hand:
+            self._count_failure(before, after, pool)
         if after is State.STOPPED:
             self.counts["stops_total", pool] += 1
         elif before is State.STOPPED and after in (*AT_BOOT, *JOINED):

@@ -503,6 +503,9 @@ def test_killed_between_the_drain_and_the_names_it_is_emptied_and_no_job_dies(tm
     again.cloud.set_instances(an_instance())
     again.cloud.script.answers["terminate"] = {"i-1": EndAnswer(EndOutcome.ENDING)}
     again.answer()
+    assert ("terminate", "elastiqctl terminate --force was asked for: drained first") in [
+        (what, reason) for _, what, _, _, reason in history.lines(again.store)
+    ]
     again.pass_time(900.0)
     assert ended(again) == []
     again.batch.set_workers(DRAINED)

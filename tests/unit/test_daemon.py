@@ -494,6 +494,18 @@ def test_a_reload_forgets_what_was_read_and_drops_what_is_still_coming() -> None
     assert [pending.source for pending in rig.executor.acts()] == ["cloud aws"]
 
 
+def test_a_reload_keeps_for_how_long_jobs_have_waited() -> None:
+    """Else who reloads often enough never gets a machine."""
+    rig = Rig(waiting_jobs_time_s=60.0)
+    rig.batch.script.answers["jobs"] = Jobs((group(waiting=4),))
+    (cloud,) = rig.core.clouds.values()
+    for _ in range(5):
+        rig.pass_time(20.0)
+        take_over(rig.daemon, rig.settings, rig.batch, {"aws": cloud})
+    rig.pass_time(5.0)
+    assert [act.node for act in rig.executor.acts("cloud")] == ["launch launch1"]
+
+
 def test_a_read_that_was_in_flight_at_the_first_reload_is_dropped_too() -> None:
     rig = Rig()
     old = rig.read("queue")

@@ -78,6 +78,14 @@ def test_failures_are_counted_by_their_kind(states: tuple[str, ...], kind: str) 
     assert sum(counts(tally, "terminations_total").values()) == 1
 
 
+def test_a_machine_that_a_person_ends_while_it_boots_is_no_failure() -> None:
+    tally, end = Tally(), "elastiqctl terminate"
+    states = (("pending", "i-1", ""), ("booting", "i-1", ""), ("failed", "i-1", end), ("terminating", "i-1", end))
+    tally.take(history(*states, ("gone", "i-1", end)))
+    assert counts(tally, "failures_total") == {}
+    assert sum(counts(tally, "terminations_total").values()) == 1
+
+
 def test_a_machine_that_the_cloud_refused_is_a_failed_launch_and_no_machine() -> None:
     tally = Tally()
     tally.take(history(("launch", "abc", "1 of ec2/medium: x"), ("gone", "abc.0", "no capacity")))

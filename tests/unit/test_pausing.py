@@ -49,6 +49,14 @@ def test_pause_stops_both_and_each_can_be_stopped_and_resumed_by_itself() -> Non
     ]
 
 
+def test_the_keys_of_the_file_are_told_to_who_resumes_and_in_the_status() -> None:
+    rig = Rig(launch=False)
+    answer = carry_out(rig.daemon, "resume", {})
+    assert answer == {"paused": {}, "configured": {"launch": "launch = no"}}
+    rig.daemon.asked = True
+    assert "switches: launch = no in [elastiq] of the configuration" in snapshot(rig.daemon)["notices"]
+
+
 def test_while_launches_are_paused_what_would_be_launched_is_logged_and_not_done(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

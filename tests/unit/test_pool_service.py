@@ -68,6 +68,21 @@ def test_its_idle_machine_is_drained_at_once_and_jobs_get_machines_elsewhere() -
     assert [intent.offer.pool for (intent,) in rig.cloud.script.calls("launch")] == ["b"]
 
 
+def test_what_is_being_drained_returns_with_its_pool() -> None:
+    rig = Rig(a_node(State.IDLE, pool="a", seen=None), pools=POOLS)
+    rig.batch.set_workers(a_worker())
+    rig.cloud.set_instances(an_instance(pool="a"))
+    rig.answer()
+    (node,) = rig.core.registry
+    drain(rig)
+    rig.run()
+    assert state_of(node) is State.DRAINING
+    undrain(rig)
+    assert state_of(node) is State.IDLE
+    rig.pass_time(60.0)
+    assert rig.cloud.script.calls("terminate") == []
+
+
 def test_a_busy_machine_ends_when_its_jobs_have_ended() -> None:
     rig = Rig(a_node(State.BUSY, pool="a", seen=None), pools=POOLS)
     rig.batch.set_workers(a_worker(state=WorkerState.BUSY))
