@@ -6,6 +6,7 @@ Root becomes that user for good, in its own process: what root may do says nothi
 from __future__ import annotations
 
 import atexit
+import grp
 import os
 import pwd
 import re
@@ -14,6 +15,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Mapping, Optional
 
@@ -22,6 +24,7 @@ from elastiq.interfaces import Check
 from elastiq.paths import Paths
 
 SUBJECT = "user"
+AS_ROOT = "run it as root, which becomes that user: sudo elastiqctl check"
 SHOW_S = 30.0
 GIVEN = Path("/run/credentials") / UNIT
 STORES = ("/etc/credstore", "/run/credstore", "/usr/local/lib/credstore", "/usr/lib/credstore")  # systemd.exec(5)
@@ -43,7 +46,7 @@ def become(paths: Paths, named: Optional[str], is_service: bool) -> Check:
         raise LookupError(f"there is no user {wanted}, as whom elastiq is to run: make one, or name another") from None
     if os.geteuid() != 0:
         text = f"looked at as {me}, while elastiq runs as {wanted}: what holds for one need not hold for the other"
-        return Check(SUBJECT, "warning", text, "run it as root, which becomes that user: sudo elastiqctl check")
+        return Check(SUBJECT, "warning", text, AS_ROOT)
     if not _can_run_this(user):
         text = f"{wanted}, as whom elastiq is to run, cannot read this elastiq or its Python ({sys.executable})"
         raise LookupError(f"{text}: install it where everybody can")
@@ -51,13 +54,19 @@ def become(paths: Paths, named: Optional[str], is_service: bool) -> Check:
     if is_service:  # what is on root's PATH need not be on its own
         kept["PATH"] = SERVICE_PATH
     given = _credentials(user) if is_service else ""
-    _drop_to(user)
+    _drop_to(user, unit.get("Group", ""), unit.get("SupplementaryGroups", ""))
     os.environ.clear()
     os.environ.update(kept)
     os.environ.update(HOME=user.pw_dir, USER=wanted, LOGNAME=wanted, **_environment(unit.get("Environment", "")))
     if given:
         os.environ["CREDENTIALS_DIRECTORY"] = given
     return Check(SUBJECT, "ok", f"looked at as {wanted}, as whom elastiq runs")
+
+
+def doubted(check: Check) -> Check:
+    """What somebody finds who is not elastiq's user: an error may be his alone, and to mend it for him might take from
+    elastiq what it has."""
+    return replace(check, level="unknown", remedy=AS_ROOT) if check.level == "error" else check
 
 
 def _can_run_this(user: pwd.struct_passwd) -> bool:
@@ -90,15 +99,25 @@ def _owner(directory: Path) -> Optional[str]:
     return pwd.getpwuid(uid).pw_name if _known(uid) else None
 
 
-def _drop_to(user: pwd.struct_passwd) -> None:
-    os.initgroups(user.pw_name, user.pw_gid)
-    os.setgid(user.pw_gid)
+def _drop_to(user: pwd.struct_passwd, group: str, more: str) -> None:
+    """Be that user, with the groups of the unit: Group= goes before his own, SupplementaryGroups= adds."""
+    gid = _gid(group) or user.pw_gid
+    further = [found for name in more.split() if (found := _gid(name)) is not None]
+    os.setgroups({*os.getgrouplist(user.pw_name, gid), *further})
+    os.setgid(gid)
     os.setuid(user.pw_uid)
+
+
+def _gid(group: str) -> Optional[int]:
+    try:
+        return int(group) if group.isdecimal() else grp.getgrnam(group).gr_gid
+    except KeyError:
+        return None
 
 
 def _unit() -> Mapping[str, str]:
     """Whose the unit is, and what it sets."""
-    shown = _systemctl("show", UNIT, "--property=User,Environment")
+    shown = _systemctl("show", UNIT, "--property=User,Group,SupplementaryGroups,Environment")
     return dict(line.split("=", 1) for line in shown.splitlines() if "=" in line)
 
 

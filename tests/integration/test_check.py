@@ -13,6 +13,8 @@ import boto3
 import pytest
 
 from elastiq import client
+from elastiq.cli import machine_checks, service_user
+from elastiq.interfaces import Check
 from tests.ec2_server import KEYS, EC2Server, Rule, error, moto_reservations, moto_server
 from tests.integration.test_plan_explain import Head, eventually
 
@@ -235,6 +237,26 @@ def test_wrong_words_are_a_usage_error(head: Head, words: tuple[str, ...]) -> No
 def test_a_user_who_does_not_exist_is_an_error(head: Head) -> None:
     found = checks(head, "--user", "nobody-of-this-name", code=1)
     assert "there is no user nobody-of-this-name" in of(found, "user")["text"]
+
+
+def test_who_is_not_elastiqs_user_is_told_to_be_root_and_nothing_else(
+    head: Head, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What such a user cannot read or write is no fault, and must not be given to him."""
+    said = Check("user", "warning", "looked at as grp, while elastiq runs as elastiq", service_user.AS_ROOT)
+    monkeypatch.setattr(service_user, "become", lambda *_: said)
+    monkeypatch.setattr(machine_checks.os, "access", lambda path, mode: False)
+    found = checks(head, code=4)
+    for subject in ("state directory", "run directory"):
+        one = of(found, subject)
+        assert (one["level"], one["remedy"]) == ("unknown", service_user.AS_ROOT) and "cannot" in one["text"]
+    assert not [one for one in found.values() if "chown" in one["remedy"]]
+    head.configure("user_data_file = /nonexistent/for-elastiq-alone\n")
+    one = of(checks(head, code=4), "file")
+    assert (one["level"], one["remedy"]) == ("unknown", service_user.AS_ROOT) and "cannot be read" in one["text"]
+    head.configure("no_such_key = 1\n")
+    one = of(checks(head, code=78), "file")
+    assert one["level"] == "error" and "no_such_key" in one["text"], "that is wrong whoever reads it"
 
 
 def test_neither_a_check_nor_a_plan_writes_the_tags_that_an_instance_of_ours_lacks(
