@@ -270,7 +270,7 @@ class Core:
         if self.ledger is not None and self.ledger.is_due():
             store.remember("ledger", self.ledger.stored(self.wall()))
         if self.store_broken:
-            store.remember("last_failure", self.wall())  # a write that shows that it works again
+            store.remember("last_failure", [self.wall(), 65_536 * " "])  # a write that shows that there is room again
             self.store_broken = False
             self.tell("store", "")
 

@@ -225,6 +225,24 @@ def test_a_store_that_cannot_be_written_is_tried_again_although_nothing_changed(
     assert not rig.core.store_broken
 
 
+def test_a_full_disk_is_over_only_once_there_is_room_again(tmp_path: Any) -> None:
+    """A small write may find its place in the file as it is, and says nothing."""
+    rig = Surroundings(str(tmp_path / "db"))
+    rig.core.restore()
+    pages = rig.store.read("PRAGMA page_count", ())[0][0]
+    rig.store.read(f"PRAGMA max_page_count = {pages}", ())
+    rig.core.registry.add(a_node(reason="x" * 100_000))
+    rig.core.persist()
+    assert "full" in rig.core.notices["store"]
+    rig.core.registry.touched.clear()
+    for _ in range(3):
+        rig.core.persist()
+        assert "full" in rig.core.notices["store"]
+    rig.store.read("PRAGMA max_page_count = 100000", ())
+    rig.core.persist()
+    assert "store" not in rig.core.notices and not rig.core.store_broken
+
+
 @pytest.mark.parametrize("how", ["removed", "replaced", "its directory removed"])
 def test_a_store_whose_file_is_gone_is_not_written_into_the_void(tmp_path: Any, how: str) -> None:
     home = tmp_path / "state"
