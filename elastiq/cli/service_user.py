@@ -103,7 +103,7 @@ def _drop_to(user: pwd.struct_passwd, group: str, more: str) -> None:
     """Be that user, with the groups of the unit: Group= goes before his own, SupplementaryGroups= adds."""
     gid = _gid(group) or user.pw_gid
     further = [found for name in more.split() if (found := _gid(name)) is not None]
-    os.setgroups({*os.getgrouplist(user.pw_name, gid), *further})
+    os.setgroups(sorted({*os.getgrouplist(user.pw_name, gid), *further}))
     os.setgid(gid)
     os.setuid(user.pw_uid)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import time
 from collections.abc import Iterator
@@ -13,7 +14,7 @@ import boto3
 import pytest
 
 from elastiq import client
-from elastiq.cli import machine_checks, service_user
+from elastiq.cli import service_user
 from elastiq.interfaces import Check
 from tests.ec2_server import KEYS, EC2Server, Rule, error, moto_reservations, moto_server
 from tests.integration.test_plan_explain import Head, eventually
@@ -245,7 +246,7 @@ def test_who_is_not_elastiqs_user_is_told_to_be_root_and_nothing_else(
     """What such a user cannot read or write is no fault, and must not be given to him."""
     said = Check("user", "warning", "looked at as grp, while elastiq runs as elastiq", service_user.AS_ROOT)
     monkeypatch.setattr(service_user, "become", lambda *_: said)
-    monkeypatch.setattr(machine_checks.os, "access", lambda path, mode: False)
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
     found = checks(head, code=4)
     for subject in ("state directory", "run directory"):
         one = of(found, subject)
