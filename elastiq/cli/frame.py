@@ -12,7 +12,7 @@ from typing import Any, Mapping, Sequence
 
 from elastiq.cli.style import clean, columns, cut, pad
 from elastiq.cli.table import Screen, duration
-from elastiq.cli.view import HANGING_S, STATES, request
+from elastiq.cli.view import HANGING_S, STATES, notices_of, request
 from elastiq.wording import counted
 
 Status = Mapping[str, Any]
@@ -61,7 +61,7 @@ def frame(screen: Screen, size: Size, status: Status, silent_s: float, now: floa
     if silent_s > HANGING_S:
         head.append(_line(screen, f"! the decision loop has been silent for {duration(silent_s)}: it hangs", "bad"))
     room = max(0, size.lines - len(head) - 3)  # the last action and the keys, and a blank line
-    head += _notices(screen, status["notices"], max(1, room // 4))
+    head += _notices(screen, notices_of(status), max(1, room // 4))
     room = max(0, size.lines - len(head) - 3)
     head += _groups(screen, status["queue"]["groups"], room // 3)
     room = max(0, size.lines - len(head) - 3)

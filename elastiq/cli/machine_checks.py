@@ -26,6 +26,11 @@ from elastiq.protocol import Refused
 from elastiq.settings import Settings
 
 LEAST_FREE = 100 << 20  # bytes; the state is small, the logs are rotated at 10 MB
+WITHOUT_SPACE = {
+    "state directory": "nothing is launched",
+    "run directory": "elastiq cannot start",
+    "log directory": "records of the log are lost; nothing else stops",
+}
 SECTION_PORTS = ("metrics", "web")
 CONNECT_S = 5.0
 PACKAGES = {
@@ -79,8 +84,13 @@ def _directory(subject: str, directory: Path, by_systemd: bool) -> Iterator[Chec
     if not directory.is_dir():
         yield Check(subject, "error", f"{directory} is no directory", "move it away")
         return
+    if os.statvfs(directory).f_flag & os.ST_RDONLY:
+        yield Check(subject, "error", f"{directory}: its file system is read-only", "remount it, read and write")
+        return
     if not os.access(directory, os.R_OK | os.W_OK | os.X_OK):
-        yield Check(subject, "error", f"{_me()} cannot write in {directory}", f"chown -R {_me()}: {directory}")
+        its_own = directory.stat().st_uid == os.geteuid()
+        remedy = f"chmod u+rwx {directory}" if its_own else f"chown -R {_me()}: {directory}"
+        yield Check(subject, "error", f"{_me()} cannot write in {directory}", remedy)
         return
     ours = [one for one in directory.iterdir() if one.name.startswith("elastiq") or one.name == HEAD_ID_FILE]
     closed = sorted(one.name for one in ours if one.is_file() and not os.access(one, os.W_OK))
@@ -96,7 +106,8 @@ def _space(subject: str, directory: Path) -> Check:
     free, inodes = disk.f_bavail * disk.f_frsize, disk.f_favail if disk.f_files else 1
     text = f"{directory}: can be written, {free / (1 << 20):,.0f} MB free"
     if free < 1 << 20 or not inodes:
-        return Check(subject, "error", f"{directory}: the disk is full", "free some space, or nothing is launched")
+        remedy = f"free some space, or {WITHOUT_SPACE[subject]}"
+        return Check(subject, "error", f"{directory}: the disk is full", remedy)
     if free < LEAST_FREE:
         return Check(subject, "warning", text, "free some space")
     mode = stat.S_IMODE(directory.stat().st_mode)

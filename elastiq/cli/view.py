@@ -24,6 +24,7 @@ STATES = {
     "pending": "",
     "requested": "",
 }
+LOG_LOST = "log: could not be written {}: is its disk full, its pipe not read? (elastiqctl reload counts anew)"
 HANGING_S = 60.0  # it publishes every few seconds
 
 
@@ -51,7 +52,14 @@ def _head(screen: Screen, status: Status, pid: int, silent_s: float) -> list[str
         )
     if status.get("schedules"):
         lines.append(screen.line(f"schedules in force: {', '.join(status['schedules'])}"))
-    return lines + [screen.line(f"! {notice}", "warn") for notice in status["notices"]]
+    return lines + [screen.line(f"! {notice}", "warn") for notice in notices_of(status)]
+
+
+def notices_of(status: Status) -> list[str]:
+    """What a person should know, also of a log that loses records: it is no notice of the daemon's, which would have
+    to log it."""
+    lost = status.get("log_failures")
+    return [*status["notices"], *([LOG_LOST.format(counted(lost, "time"))] if lost else [])]
 
 
 def _queue(screen: Screen, queue: Status) -> list[str]:

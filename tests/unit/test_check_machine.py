@@ -60,6 +60,7 @@ def test_a_directory_has_to_be_writable_and_so_does_what_is_in_it(paths: Paths) 
     paths.statedir.chmod(0o550)
     found = one(paths, "state directory")
     assert found.level == "error" and f"cannot write in {paths.statedir}" in found.text
+    assert found.remedy == f"chmod u+rwx {paths.statedir}", "it belongs to us already"
     paths.rundir.chmod(0o777)
     assert one(paths, "run directory").level == "warning"
 
@@ -91,9 +92,27 @@ def test_a_service_that_logs_to_the_journal_needs_no_directory_for_it(paths: Pat
 def test_a_disk_that_is_full_is_told_before_it_matters(
     paths: Paths, monkeypatch: pytest.MonkeyPatch, blocks: int, inodes: int, level: str
 ) -> None:
-    disk = SimpleNamespace(f_bavail=blocks, f_frsize=4096, f_favail=inodes, f_files=10_000)
+    disk = SimpleNamespace(f_bavail=blocks, f_frsize=4096, f_favail=inodes, f_files=10_000, f_flag=0)
     monkeypatch.setattr(machine_checks.os, "statvfs", lambda path: disk)
     assert one(paths, "state directory").level == level
+
+
+def test_what_a_full_disk_stops_depends_on_what_is_there(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = SimpleNamespace(f_bavail=0, f_frsize=4096, f_favail=9, f_files=9, f_flag=0)
+    monkeypatch.setattr(machine_checks.os, "statvfs", lambda path: disk)
+    assert "nothing is launched" in one(paths, "state directory").remedy
+    assert "records of the log are lost; nothing else stops" in one(paths, "log directory").remedy
+    assert "cannot start" in one(paths, "run directory").remedy
+
+
+def test_a_directory_of_a_read_only_file_system_is_not_to_be_given_away(
+    paths: Paths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = SimpleNamespace(f_bavail=100_000, f_frsize=4096, f_favail=9, f_files=9, f_flag=os.ST_RDONLY | os.ST_NOSUID)
+    monkeypatch.setattr(machine_checks.os, "statvfs", lambda path: disk)
+    found = one(paths, "state directory")
+    assert found.level == "error" and "read-only" in found.text and "remount" in found.remedy
+    assert "chown" not in found.remedy
 
 
 def test_a_configuration_that_others_may_write_is_told(paths: Paths) -> None:
@@ -227,6 +246,6 @@ def test_root_becomes_nobody_who_cannot_run_this_elastiq(paths: Paths, monkeypat
 
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     monkeypatch.setattr("subprocess.run", refuse)
-    monkeypatch.setattr(service_user, "_drop_to", lambda user: pytest.fail("it is too late then"))
+    monkeypatch.setattr(service_user, "_drop_to", lambda *_: pytest.fail("it is too late then"))
     with pytest.raises(LookupError, match="daemon, as whom elastiq is to run, cannot read this elastiq"):
         service_user.become(paths, "daemon", False)

@@ -169,6 +169,12 @@ def test_each_block_is_shown_once_with_what_it_holds_back_and_for_how_long() -> 
     assert sum("held back" in line for line in lines) == 2, "a block of a pool is one, not one for each offer"
 
 
+def test_a_log_that_loses_records_is_told_as_a_notice_is() -> None:
+    assert "log" not in view.text({**status({}), "log_failures": 0}, 4711, 1.0)
+    lines = view.text({**status({}), "log_failures": 8}, 4711, 1.0).splitlines()
+    assert lines[1].startswith("! log: could not be written 8 times") and "full" in lines[1]
+
+
 def test_where_nothing_is_held_back_one_pool_needs_no_line() -> None:
     lines = lines_of({}, {"name": "ec2"})
     assert not [line for line in lines if line.startswith(("pool", "limits")) or "!" in line]
