@@ -25,8 +25,9 @@ def unknown_key(entry: Entry, keys: Iterable[str], problems: Problems) -> None:
     problems.add(entry.line, entry.section, entry.key if meant else entry.label, f"is not a known key, {what}")
 
 
-def unread_section(section: str, why: str, problems: Problems, warnings: Problems) -> None:
-    """Of a section that is neither the core's nor the batch system's; ``why`` says why it is no pool either."""
+def unread_section(section: str, why: str, extras: Iterable[str], problems: Problems, warnings: Problems) -> None:
+    """Of a section that is neither the core's, the batch system's nor one of ``extras``; ``why`` says why it is no
+    pool either."""
     kind = section.partition(":")[0]
     batches, clouds = (sorted(known(group, BUILT_IN[group])) for group in (BATCH_GROUP, CLOUD_GROUP))
     if kind in batches:
@@ -34,7 +35,7 @@ def unread_section(section: str, why: str, problems: Problems, warnings: Problem
     elif kind in clouds:
         problems.at(section, "", why)
     else:
-        names = [*CORE, "schedule", *batches, *clouds]
+        names = [*CORE, "schedule", *sorted(extras), *batches, *clouds]
         problems.at(section, "", f"is not a known section, {hint(kind, names, '[{}]')}")
 
 

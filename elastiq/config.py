@@ -129,8 +129,8 @@ class _Reader:
             if option.required and not given & {name, option.unless}:
                 also = f" (or {option.unless})" if option.unless else ""
                 self.problems.at(section.name, name, f"is missing, set it{also}")
-            if name in given and option.doubt and (text := option.doubt(found)):
-                self.warnings.at(section.entries[name].section, name, text)
+            if option.doubt and (text := option.doubt(found)):
+                self.warnings.at(section.entries[name].section if name in given else section.name, name, text)
         return found
 
     # ------------------------------------------------------------------- parts
@@ -161,7 +161,7 @@ class _Reader:
             except ConfigError as error:
                 from elastiq.complaints import unread_section
 
-                unread_section(section, error.problems[0], self.problems, self.warnings)
+                unread_section(section, error.problems[0], EXTRAS, self.problems, self.warnings)
                 continue
             pool = self._pool(cloud, section, given)
             if not pool:

@@ -350,6 +350,9 @@ def test_a_key_before_any_section_is_told(tmp_path: Path) -> None:
     assert problems(tmp_path, "max_vms = 3\n" + MINIMAL) == ["1: max_vms: stands before any [section], move it"]
 
 
+SECTIONS = "elastiq, quota, broker, debug, substitute, schedule, hooks, metrics, web, htcondor, ec2"
+
+
 @pytest.mark.parametrize(
     ("section", "said"),
     [
@@ -357,7 +360,10 @@ def test_a_key_before_any_section_is_told(tmp_path: Path) -> None:
         ("EC2", "did you mean [ec2]?"),
         ("ec3:gpu", "did you mean [ec2]?"),
         ("HTCondor", "did you mean [htcondor]?"),
-        ("wholly-other", "known are: elastiq, quota, broker, debug, substitute, schedule, htcondor, ec2"),
+        ("wholly-other", f"known are: {SECTIONS}"),
+        ("hook", "did you mean [hooks]?"),
+        ("metric", "did you mean [metrics]?"),
+        ("wep", "did you mean [web]?"),
     ],
 )
 def test_an_unknown_section_is_told_with_the_nearest_known_one(tmp_path: Path, section: str, said: str) -> None:
