@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+import errno
+import grp
+import os
+import pwd
+import sys
+from typing import Iterable
+
 from elastiq.config import ConfigError
 from elastiq.interfaces import SourceError
 from elastiq.paths import LockedError
@@ -11,9 +18,47 @@ EXIT_RUNS_ALREADY = 75  # EX_TEMPFAIL: another elastiq has this state or run dir
 EXIT_CONFIG = 78  # EX_CONFIG: the configuration is wrong; starting again would not help
 
 
-def explained(error: Exception) -> tuple[int, list[str]]:
+def told(error: BaseException) -> int:
+    """Say on standard error why it did not start; returns the exit code. A SystemExit, of --help or wrong arguments,
+    is raised again when what argparse has printed has been written."""
+    lines: list[str] = []
+    if not isinstance(error, SystemExit):
+        code, lines = explained(error)
+    else:
+        try:
+            if sys.stdout is not None:
+                sys.stdout.flush()
+            raise error
+        except OSError as failed:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what is unwritten would fail once more when Python leaves
+            code = 0 if isinstance(failed, BrokenPipeError) else 1
+            lines = [f"output: {failed.strerror}"] * code
+    print(*(f"elastiq: {line}\n" for line in lines), sep="", end="", file=sys.stderr)
+    return code
+
+
+def explained(error: BaseException) -> tuple[int, list[str]]:
     """The exit code for one of `elastiq.service.EXPECTED`, and lines for a person."""
     if isinstance(error, (ConfigError, SourceError)):
-        return EXIT_CONFIG, str(error).splitlines()
+        return EXIT_CONFIG, readable_by(str(error).splitlines())
     text = f"{error.filename or 'system'}: {error.strerror}, cannot start" if isinstance(error, OSError) else str(error)
     return EXIT_RUNS_ALREADY if isinstance(error, LockedError) else EXIT_CANNOT_CREATE, [text]
+
+
+DENIED = f"cannot be read ({os.strerror(errno.EACCES)})"
+
+
+def readable_by(problems: Iterable[str]) -> list[str]:
+    """The problems of a configuration; of files that are not ours to read, who cannot read them, and what lets him."""
+    return [_with_who(line) if DENIED in line else line for line in problems]
+
+
+def _with_who(line: str) -> str:
+    try:
+        user, group = pwd.getpwuid(os.geteuid()).pw_name, grp.getgrgid(os.getegid()).gr_name
+    except KeyError:
+        user, group = f"uid {os.geteuid()}", str(os.getegid())
+    said = f"{line.partition(DENIED)[0]}{DENIED} by {user}, as whom elastiq runs: chown root:{group} and chmod 640 it"
+    if "CREDENTIALS_DIRECTORY" in os.environ and "credentials_file" in line:
+        said += ", or let systemd give it to the service: LoadCredential=NAME, the last part of its path, in a drop-in"
+    return said

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Mapping
 
 from elastiq import config
 from elastiq.catalogue import Catalogue
+from elastiq.exits import readable_by
 from elastiq.interfaces import BatchSystem, Cloud, SourceError
 from elastiq.notify import notify
 from elastiq.plugin_loader import plugins
@@ -48,7 +49,7 @@ def _reload(service: Service) -> Answer:
         batch, clouds = plugins(settings, service.owner)
         service.begin_log(loaded, "configuration read again")
     except (config.ConfigError, SourceError, OSError) as error:
-        text = "; ".join(str(error).splitlines())
+        text = "; ".join(readable_by(str(error).splitlines()))
         notice = f"refused, the old settings stay: {text}"
         log.error("reload %s", notice, extra={"event": "reload", "fields": {"reason": text}})
         events.post(lambda: daemon.core.tell("reload", notice, logging.DEBUG))

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, Callable, Optional
 
 from elastiq import __version__, client, config
-from elastiq.cli import follow, journal, process, systemd, view
+from elastiq.cli import as_service, follow, journal, process, systemd, view
 from elastiq.cli.asking import CONFIG, FAILED, NOT_RUNNING, ask, checked, load, tell
 from elastiq.cli.running import holder
 from elastiq.events import RealClock
@@ -52,7 +52,17 @@ def _how(args: Namespace) -> Any:
 
 def _checked(paths: Paths, args: Namespace) -> bool:
     # Whom polkit lets start it need not be one who may read its keys: the service itself tells what is wrong then.
-    return (args.service and os.geteuid() != 0 and _hidden(paths)) or checked(paths)
+    if args.service and os.geteuid() != 0 and _hidden(paths):
+        return True
+    return checked(paths) and (not args.service or os.geteuid() != 0 or _readable(paths))
+
+
+def _readable(paths: Paths) -> bool:
+    """Whether the service's user can read it all, as root can; else it says what he cannot."""
+    found = as_service.problems(paths.config)
+    for line in found:
+        tell(line)
+    return not found
 
 
 def _hidden(paths: Paths) -> bool:

@@ -5,6 +5,7 @@ Imported for the first of them.
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 from typing import Mapping
@@ -14,7 +15,14 @@ TAG_LIMIT = 40
 
 
 def readable(value: str) -> str:
-    return "" if os.path.isfile(value) and os.access(value, os.R_OK) else "cannot be read, check name and permissions"
+    """Of one that is not there, and of one that is not for us, the words that the configuration's own reading has."""
+    try:
+        os.stat(value)  # denied where its directory is not for us
+        regular, allowed = os.path.isfile(value), os.access(value, os.R_OK)
+        why = os.strerror(errno.EACCES) if regular else "it is not a regular file"
+    except (OSError, ValueError) as error:
+        regular, allowed, why = False, False, getattr(error, "strerror", None) or "not a file's name"
+    return "" if regular and allowed else f"cannot be read ({why}), check name and permissions"
 
 
 def credential(value: str) -> str:

@@ -276,7 +276,26 @@ def test_a_reload_takes_a_right_file_and_leaves_a_wrong_one(head: HeadNode) -> N
     assert head.machine.unit("elastiq", "ActiveState") == {"ActiveState": "active"}
 
 
+def test_a_restart_is_refused_when_the_service_could_not_read_what_it_needs(head: HeadNode) -> None:
+    """Root, who asks for it, can."""
+    configure(head.machine)
+    before = main_pid(head)
+    head.machine.run("chown", "root:root", CONFIGURATION)
+    head.machine.run("chmod", "600", CONFIGURATION)
+
+    code, out, err = ctl(head, "restart")
+
+    who = "cannot be read (Permission denied) by elastiq, as whom elastiq runs: chown root:elastiq and chmod 640 it"
+    assert (code, out, err) == (78, "", f"elastiqctl: {CONFIGURATION}: {who}\n") and main_pid(head) == before
+    code, _, err = ctl(head, "reload")
+    assert code == 78 and who in err
+    head.machine.run("chown", "root:elastiq", CONFIGURATION)
+    head.machine.run("chmod", "640", CONFIGURATION)
+    assert ctl(head, "restart")[0] == 0 and main_pid(head) != before
+
+
 def test_with_a_wrong_configuration_it_stays_down_and_says_so(head: HeadNode) -> None:
+    configure(head.machine, quota={"max_vms": 0})
     assert ctl(head, "restart")[0] == 78 and head.status(), "what runs goes on"
 
     head.machine.ask("systemctl", "restart", "elastiq")

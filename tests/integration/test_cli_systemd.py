@@ -19,7 +19,7 @@ from typing import Any, Iterator, Mapping
 
 import pytest
 
-from elastiq.cli import follow, main, systemd
+from elastiq.cli import as_service, follow, main, systemd
 from elastiq.paths import LOCK
 
 CONFIG = "[elastiq]\ncluster_name = alice\n[ec2]\nimage_id = ami-1\n"
@@ -238,6 +238,31 @@ def test_who_may_not_read_what_the_service_reads_leaves_the_check_to_it(
     assert ctl(capfd, "start")[:2] == (0, "elastiq started (pid 4711)\n")
     unit.configure(CONFIG + "credentials_file = for-root-alone\nflavuor = x\n")
     assert ctl(capfd, "restart")[0] == 78, "what it can see is wrong"
+
+
+def test_what_the_service_s_user_cannot_read_is_told_before_it_is_stopped(
+    unit: Systemd, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Root reads everything, so its own look says nothing about the service."""
+    unit.now(RUNNING)
+    unit.on("restart", {**RUNNING, "MainPID": "4712"})
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    found = ["elastiq.conf: cannot be read (Permission denied) by elastiq"]
+    monkeypatch.setattr(as_service, "problems", {unit.home / "elastiq.conf": found}.__getitem__)
+    assert ctl(capfd, "restart")[::2] == (78, f"elastiqctl: {found[0]}\n") and not unit.told()
+    found.clear()
+    assert ctl(capfd, "restart")[0] == 0 and unit.told() == ["restart elastiq.service"]
+
+
+def test_the_service_s_user_is_asked_in_a_process_of_his_own(unit: Systemd) -> None:
+    """Here he is our own: systemctl says so."""
+    file = unit.home / "elastiq.conf"
+    assert as_service.problems(file) == []
+    unit.configure(CONFIG + "flavuor = x\n")
+    (problem,) = as_service.problems(file)
+    assert "flavuor" in problem
+    unit.now(STOPPED, User="nobody-of-this-name")
+    assert as_service.problems(file) == [], "systemd says that"
 
 
 @pytest.mark.parametrize(
