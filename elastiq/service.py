@@ -49,19 +49,17 @@ EXPECTED = (config.ConfigError, SourceError, LockedError, StoreError, identity.I
 
 def main(argv: Optional[Sequence[str]] = None) -> int:
     """Run the daemon until a signal. Returns only if it could not start; see EPILOG for the codes."""
-    args = _parser().parse_args(argv)
     os.umask(0o027)  # neither log nor state is for everybody
     if sys.stderr is not None:
         faulthandler.enable()  # the watchdog's SIGABRT shows where the loop hung
     try:
+        args = _parser().parse_args(argv)
         paths = Paths.of(args.config, args.logdir, args.statedir, args.rundir)
         service = Service(paths, config.load(paths.config), args.logdir is not None, args.background)
-    except EXPECTED as error:
-        from elastiq.exits import explained
+    except (SystemExit, *EXPECTED) as error:
+        from elastiq.exits import told
 
-        code, lines = explained(error)
-        print(*(f"elastiq: {line}" for line in lines), sep="\n", file=sys.stderr)
-        return code
+        return told(error)
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
     code = service.run()

@@ -8,6 +8,8 @@ import sys
 from importlib import import_module
 from typing import Any, Callable, Optional, Sequence
 
+FOR_WHOM = "it is for elastiq's user and group"
+
 
 def main(argv: Optional[Sequence[str]] = None) -> int:
     """Run one command; returns its exit code. No input of a person ends in a traceback."""
@@ -16,9 +18,10 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal that cannot show a letter gets a `?`
     try:
-        code = _run(list(sys.argv[1:] if argv is None else argv))
-        sys.stdout.flush()
-        return code
+        try:
+            return _run(list(sys.argv[1:] if argv is None else argv))
+        finally:
+            sys.stdout.flush()  # also of a --help, which argparse leaves with SystemExit
     except KeyboardInterrupt:
         return 130
     except OSError as error:
@@ -26,6 +29,9 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         if isinstance(error, BrokenPipeError):  # `elastiqctl log | head`: the reader has had enough
             return 0
+        if isinstance(error, PermissionError) and error.filename:
+            print(f"elastiqctl: no permission to use {error.filename}: {FOR_WHOM}", file=sys.stderr)
+            return 4
         print(f"elastiqctl: {error.filename or 'output'}: {error.strerror or error}", file=sys.stderr)
         return 4 if isinstance(error, PermissionError) else 1
 

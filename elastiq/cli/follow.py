@@ -21,6 +21,8 @@ def show(path: Path, lines: int, follow: bool, as_json: bool = False) -> int:
     as `line` if it is none. Returns the exit code."""
     try:
         file = path.open("rb")
+    except PermissionError:
+        raise  # told as by every command
     except OSError as error:
         print(
             f"elastiqctl: {path}: {error.strerror}; has elastiq been started with this --logdir?",

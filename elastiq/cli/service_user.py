@@ -36,8 +36,12 @@ def become(paths: Paths, named: Optional[str], is_service: bool) -> Check:
     """Be the one as whom the daemon runs, or will: ``named`` if given, the service's user, or the owner of the state.
     Says who it is. Raises `LookupError` for a user who does not exist, or cannot run this elastiq."""
     unit = _unit() if is_service else {}
-    wanted = named or unit.get("User") or ("root" if is_service else _owner(paths.statedir))
     me = pwd.getpwuid(os.geteuid()).pw_name if _known(os.geteuid()) else str(os.geteuid())
+    try:
+        wanted = named or unit.get("User") or ("root" if is_service else _owner(paths.statedir))
+    except PermissionError:
+        text = f"looked at as {me}, who has no permission to see whose {paths.statedir} is: as whom elastiq runs"
+        return Check(SUBJECT, "warning", text, AS_ROOT)
     if wanted in (None, me):
         return Check(SUBJECT, "ok", f"looked at as {me}, as whom elastiq runs")
     try:
@@ -91,10 +95,10 @@ def _known(uid: int) -> bool:
 
 
 def _owner(directory: Path) -> Optional[str]:
-    """Whose the state is; None where there is none, or it is nobody's that has a name."""
+    """Whose the state is; None where there is none, or it is nobody's that has a name. Raises PermissionError."""
     try:
         uid = directory.stat().st_uid
-    except OSError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
     return pwd.getpwuid(uid).pw_name if _known(uid) else None
 

@@ -14,6 +14,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import termios
 import time
 from concurrent.futures import Future
@@ -675,6 +676,53 @@ def test_an_output_that_cannot_be_written_is_no_traceback(head: Head, where: str
     assert done.returncode == code
     assert "Traceback" not in done.stderr and "Exception" not in done.stderr
     assert len(done.stderr.splitlines()) == code
+
+
+AS_ANOTHER = """
+import os, sys
+from elastiq import config
+from elastiq.cli import main, commands, follow, parser, process, systemd
+config.load(sys.argv[1].partition("=")[2])  # another may not be able to import what that does
+if os.geteuid() == 0:
+    os.setgroups([]); os.setgid(65534); os.setuid(65534)
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+@pytest.mark.parametrize("verb", ["stop", "restart", "start", "log"])
+def test_who_may_not_look_is_told_for_whom_it_is(head: Head, verb: str) -> None:
+    """The directories are closed even to their owner, and root is another meanwhile."""
+    with tempfile.TemporaryDirectory() as name:
+        os.chmod(name, 0o755)
+        config, closed = Path(name) / "elastiq.conf", Path(name) / "closed"
+        shutil.copy(head.paths.config, config)
+        config.chmod(0o644)
+        closed.mkdir(mode=0o000)
+        places = [f"--{one}={closed / one}" for one in ("statedir", "rundir", "logdir")]
+        argv = [sys.executable, "-c", AS_ANOTHER, f"--config={config}", *places]
+        options: dict[str, Any] = {"capture_output": True, "text": True, "timeout": 60, "cwd": "/", "check": False}
+        env = head.environment(PYTHONPATH=str(ROOT))
+        done = subprocess.run([*argv, verb], env=env, **options)
+        closed.chmod(0o700)
+    *warnings, said = done.stderr.splitlines()
+    assert all("warning: " in line for line in warnings)
+    assert said.startswith(f"elastiqctl: no permission to use {closed}/") and said.endswith("elastiq's user and group")
+    assert (done.returncode, done.stdout) == (4, "")
+
+
+@pytest.mark.parametrize("command", ["elastiq", "elastiq.service"])
+@pytest.mark.parametrize("words", [("--help",), ("--version",)])
+def test_a_help_that_nobody_reads_or_that_cannot_be_written_is_no_noise(command: str, words: tuple[str, ...]) -> None:
+    buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+
+    def left(script: str) -> tuple[int, str]:
+        argv = ["bash", "-o", "pipefail", "-c", script, "bash", sys.executable, "-m", command, *words]
+        done = subprocess.run(argv, cwd=ROOT, env=buffered, capture_output=True, text=True, timeout=60, check=False)
+        return done.returncode, done.stderr
+
+    name = "elastiqctl" if command == "elastiq" else "elastiq"
+    assert left('"$@" > /dev/full') == (1, f"{name}: output: No space left on device\n")
+    assert left('"$@" | exec true') == (0, "")
 
 
 def test_a_daemon_of_another_version_is_said_to_be_one(head: Head) -> None:

@@ -240,6 +240,18 @@ def test_somebody_who_is_not_root_is_told_that_another_user_counts(
         service_user.become(paths, "nobody-of-this-name", False)
 
 
+def test_who_may_not_see_whose_the_state_is_is_not_taken_for_its_owner(
+    paths: Paths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stat(path: Path, **_: Any) -> Any:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "stat", stat)
+    found = service_user.become(paths, None, False)
+    assert found.level == "warning" and "no permission to see whose" in found.text
+    assert str(paths.statedir) in found.text and "sudo elastiqctl check" in found.remedy
+
+
 def test_root_becomes_nobody_who_cannot_run_this_elastiq(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: Any, **more: Any) -> Any:
         raise PermissionError(13, "Permission denied", "/root/python3")
