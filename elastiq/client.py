@@ -12,6 +12,8 @@ from elastiq.control import address
 from elastiq.protocol import COMMAND_S, VERSION, Refused
 
 MAX_ANSWER = 256_000_000  # bytes
+LOOKS = ("status", "metrics", "history")
+LOOK_S = 10.0  # for those: the status and the metrics do not wait for the loop, so that a hanging one answers, too
 
 
 class NotRunning(Exception):
@@ -22,10 +24,17 @@ class NoAnswer(Exception):
     """Somebody listens, but there is no answer, or not one of elastiq's."""
 
 
+class Silent(NoAnswer):
+    """Somebody listens, and says nothing in time: the process hangs, or is stopped."""
+
+
 def ask(
-    path: Path, verb: str, args: Optional[Mapping[str, Any]] = None, timeout_s: float = COMMAND_S + 10
+    path: Path, verb: str, args: Optional[Mapping[str, Any]] = None, timeout_s: Optional[float] = None
 ) -> dict[str, Any]:
-    """Ask one thing and return the answer. Raises `NotRunning`, `NoAnswer`, `Refused` or PermissionError."""
+    """Ask one thing and return the answer. Raises `NotRunning`, `NoAnswer`, `Refused` or PermissionError. Without
+    ``timeout_s`` it waits as long as the verb may take."""
+    timeout_s = timeout_s or (LOOK_S if verb in LOOKS else COMMAND_S + 10)
+    silent = f"does not answer `{verb}` within {timeout_s:g} s"
     request = {"v": VERSION, "verb": verb, "args": args or {}}
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC) as sock:
         sock.settimeout(timeout_s)
@@ -38,13 +47,18 @@ def ask(
             raise PermissionError(
                 f"no permission to use {path}: it is for elastiq's user and group"
             ) from None
+        except (socket.timeout, BlockingIOError):  # too many wait already: connect(2), EAGAIN
+            raise Silent(f"elastiq at {path} {silent}") from None
         except OSError as error:
             raise NoAnswer(f"{path}: {error.strerror or error}") from None
         try:
             sock.sendall(json.dumps(request).encode() + b"\n")
             answer = json.loads(_line(sock, time.monotonic() + timeout_s))
+        except socket.timeout:
+            raise Silent(f"elastiq at {path} {silent}") from None
         except (OSError, ValueError) as error:
-            raise NoAnswer(f"no answer from elastiq at {path}: {error}") from None
+            why = getattr(error, "strerror", None) or error
+            raise NoAnswer(f"no answer from elastiq at {path}: {why}") from None
     if not isinstance(answer, dict) or answer.get("v") != VERSION:
         raise NoAnswer(f"the answer from {path} is not in version {VERSION} of the control protocol")
     if not answer.get("ok"):

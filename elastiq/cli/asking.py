@@ -60,6 +60,9 @@ def ask(paths: Paths, verb: str, args: Optional[Mapping[str, Any]] = None) -> An
     except Refused as error:
         tell(str(error))
         return {"denied": UNKNOWN, "config": CONFIG}.get(error.code, FAILED)
+    except client.Silent as error:
+        tell(f"{error}: {_hangs(paths)}")
+        return UNKNOWN
     except (client.NoAnswer, PermissionError) as error:
         tell(str(error))
         return UNKNOWN
@@ -78,6 +81,16 @@ def agreed(args: Namespace, question: str) -> bool:
         return True
     tell("nothing done")
     return False
+
+
+def _hangs(paths: Paths) -> str:
+    """What it is that does not answer, and what becomes of it."""
+    from elastiq.cli import systemd
+
+    pid = _holder(paths)
+    if pid and systemd.is_of_unit(pid):
+        return f"its process (pid {pid}) hangs; the watchdog of systemd ends it and starts it anew (docs/service.md)"
+    return f"its process{f' (pid {pid})' if pid else ''} hangs; elastiqctl restart ends it and starts it anew"
 
 
 def _holder(paths: Paths) -> Optional[int]:

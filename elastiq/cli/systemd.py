@@ -94,7 +94,7 @@ class Service:
             others = [pid for pid in holders(self.paths).values() if pid != main]
         except PermissionError:
             return None
-        return next((pid for pid in others if not _is_of_unit(pid)), None)
+        return next((pid for pid in others if not is_of_unit(pid)), None)
 
     def pid(self) -> Optional[int]:
         """The pid of what runs, the service or one that was started by hand; None if nothing does."""
@@ -239,7 +239,7 @@ def _first_line(text: str) -> str:
     return next((line.strip() for line in text.splitlines() if line.strip()), "")
 
 
-def _is_of_unit(pid: int, proc: Path = Path("/proc")) -> bool:
+def is_of_unit(pid: int, proc: Path = Path("/proc")) -> bool:
     """Whether systemd counts the process to the unit: one that was started again since we asked has another pid."""
     try:
         groups = (proc / str(pid) / "cgroup").read_text("utf-8", "replace") if pid else ""

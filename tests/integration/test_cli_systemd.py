@@ -9,6 +9,7 @@ import json
 import os
 import pwd
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -19,6 +20,7 @@ from typing import Any, Iterator, Mapping
 
 import pytest
 
+from elastiq import client
 from elastiq.cli import as_service, follow, main, systemd
 from elastiq.paths import LOCK
 
@@ -249,7 +251,8 @@ def test_what_the_service_s_user_cannot_read_is_told_before_it_is_stopped(
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     found = ["elastiq.conf: cannot be read (Permission denied) by elastiq"]
     monkeypatch.setattr(as_service, "problems", {unit.home / "elastiq.conf": found}.__getitem__)
-    assert ctl(capfd, "restart")[::2] == (78, f"elastiqctl: {found[0]}\n") and not unit.told()
+    code, _, err = ctl(capfd, "restart")
+    assert (code, err.splitlines()[-1]) == (78, f"elastiqctl: {found[0]}") and not unit.told()
     found.clear()
     assert ctl(capfd, "restart")[0] == 0 and unit.told() == ["restart elastiq.service"]
 
@@ -411,8 +414,8 @@ def test_a_process_is_the_service_s_by_its_control_group(tmp_path: Path, cgroup:
     if cgroup is not None:
         (tmp_path / "4711").mkdir()
         (tmp_path / "4711" / "cgroup").write_text(cgroup)
-    assert systemd._is_of_unit(4711, tmp_path) is of_unit
-    assert not systemd._is_of_unit(0, tmp_path), "one that cannot be seen from here is not ours"
+    assert systemd.is_of_unit(4711, tmp_path) is of_unit
+    assert not systemd.is_of_unit(0, tmp_path), "one that cannot be seen from here is not ours"
 
 
 def test_only_plain_files_of_its_user_are_given_to_the_service(
@@ -455,6 +458,26 @@ def test_the_status_of_what_does_not_run_says_why(
     code, out, err = ctl(capfd, "status")
     assert (code, out) == (3, "") and "elastiq is not running" in err.splitlines()[0]
     assert (said in err) if said else len(err.splitlines()) == 1
+
+
+@pytest.mark.parametrize("verb", ["status", "metrics", "explain", "top"])
+@pytest.mark.parametrize(("of_unit", "what"), [(True, "watchdog of systemd ends it"), (False, "restart ends it")])
+def test_one_that_hangs_is_told_to_hang_after_some_seconds(
+    unit: Systemd, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch,
+    by_hand: subprocess.Popen[str], verb: str, of_unit: bool, what: str,
+) -> None:  # fmt: skip
+    assert client.LOOK_S <= 10
+    monkeypatch.setattr(client, "LOOK_S", 0.1)
+    monkeypatch.setattr(systemd, "is_of_unit", lambda pid: of_unit)
+    (unit.home / "run").mkdir()
+    unit.now(RUNNING)
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(unit.home / "run" / "elastiq.sock"))
+        listener.listen(0)
+        for _ in range(3):  # also where so many wait that no more can connect
+            code, out, err = ctl(capfd, verb)
+            assert (code, out, err.count("\n")) == (4, "", 1)
+            assert "does not answer `" in err and f"(pid {by_hand.pid}) hangs" in err and what in err
 
 
 def test_the_log_is_the_journal_s_where_the_unit_names_no_directory(
