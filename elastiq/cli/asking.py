@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from argparse import Namespace
-from typing import Any, Mapping, Optional
+from typing import Any, Mapping, Optional, Union
 
 from elastiq import client, config
 from elastiq.cli.running import holder
+from elastiq.exits import DENIED
 from elastiq.paths import Paths
 from elastiq.protocol import Refused
 
@@ -28,22 +30,27 @@ def answer(args: Namespace, text: str, keys: Mapping[str, Any]) -> None:
     print(json.dumps(keys, indent=2) if args.json else text)
 
 
-def load(paths: Paths) -> Optional[config.Loaded]:
-    """The configuration, None after saying what is wrong with it."""
+def load(paths: Paths) -> Union[config.Loaded, int]:
+    """The configuration; an exit code after saying what is wrong with it, or that it is not for whom asks."""
     try:
         return config.load(paths.config)
     except config.ConfigError as error:
+        if os.geteuid() != 0 and all(DENIED in line for line in error.problems):
+            tell(f"{error.problems[0].partition(DENIED)[0]}no permission to read it: be root")
+            return UNKNOWN
         for line in error.problems:
             tell(line)
-        return None
+        return CONFIG
 
 
 def checked(paths: Paths) -> bool:
     """Whether the configuration is right; what is wrong or odd is said."""
     loaded = load(paths)
-    for line in loaded.warnings if loaded else ():
+    if isinstance(loaded, int):
+        return False
+    for line in loaded.warnings:
         tell(f"warning: {line}")
-    return loaded is not None
+    return True
 
 
 def ask(paths: Paths, verb: str, args: Optional[Mapping[str, Any]] = None) -> Any:

@@ -27,7 +27,7 @@ _OTHER_VERSION = "elastiq {} runs, another version than this elastiqctl: restart
 
 
 def start(paths: Paths, args: Namespace) -> int:
-    if not _checked(paths, args):
+    if not startable(paths, args):
         return CONFIG
     first = os.access(paths.statedir.parent, os.X_OK) and not paths.statedir.is_dir()
     code = _run(paths, args, _how(args).start)
@@ -42,7 +42,7 @@ def stop(paths: Paths, args: Namespace) -> int:
 
 def restart(paths: Paths, args: Namespace) -> int:
     # With a wrong configuration, what runs goes on.
-    return _run(paths, args, _how(args).restart) if _checked(paths, args) else CONFIG
+    return _run(paths, args, _how(args).restart) if startable(paths, args) else CONFIG
 
 
 def _how(args: Namespace) -> Any:
@@ -50,7 +50,8 @@ def _how(args: Namespace) -> Any:
     return args.service or process
 
 
-def _checked(paths: Paths, args: Namespace) -> bool:
+def startable(paths: Paths, args: Namespace) -> bool:
+    """Whether it would start with its configuration, as the user as whom it runs; what is wrong is said."""
     # Whom polkit lets start it need not be one who may read its keys: the service itself tells what is wrong then.
     if args.service and os.geteuid() != 0 and _hidden(paths):
         return True
@@ -107,8 +108,8 @@ def status(paths: Paths, args: Namespace) -> int:
 
 def plan(paths: Paths, args: Namespace) -> int:
     loaded = load(paths)
-    if loaded is None:
-        return CONFIG
+    if isinstance(loaded, int):
+        return loaded
     for line in loaded.warnings:
         tell(f"warning: {line}")
     try:
@@ -144,7 +145,7 @@ def _batch_system(paths: Paths) -> Optional[BatchSystem]:
     from elastiq.plugin_loader import batch_class
 
     loaded = load(paths)
-    if loaded is None:
+    if isinstance(loaded, int):
         return None
     settings = loaded.settings
     return batch_class(settings.batch_plugin).from_config(settings.batch_options, owner_of(settings, paths.statedir))
@@ -163,8 +164,8 @@ def conf(paths: Paths, args: Namespace) -> int:
     if not args.json:
         print(*(f"{label:10} {text}" for label, text in about.items()), sep="\n")
     loaded = load(paths)
-    if loaded is None:
-        return CONFIG
+    if isinstance(loaded, int):
+        return loaded
     for line in () if args.json else loaded.set_keys:
         print(f"           {line}")
     sites = {site: cloud_class(pools[0].kind).about(pools[0].options) for site, pools in loaded.settings.sites.items()}

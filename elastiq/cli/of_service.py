@@ -49,7 +49,7 @@ SERVICE: Verbs = {
         examples="""\
   elastiqctl conf                   which file is read, and what it says
   elastiqctl --config new.conf conf""",
-        exits="0 shown   78 error in the configuration",
+        exits="0 shown   4 no permission to read it   78 error in the configuration",
     ),
     "log": Verb(
         "show the end of the log and follow it (Ctrl-C ends)",

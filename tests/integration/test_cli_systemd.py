@@ -20,7 +20,7 @@ from typing import Any, Iterator, Mapping
 
 import pytest
 
-from elastiq import client
+from elastiq import client, config
 from elastiq.cli import as_service, follow, main, systemd
 from elastiq.paths import LOCK
 
@@ -255,6 +255,25 @@ def test_what_the_service_s_user_cannot_read_is_told_before_it_is_stopped(
     assert (code, err.splitlines()[-1]) == (78, f"elastiqctl: {found[0]}") and not unit.told()
     found.clear()
     assert ctl(capfd, "restart")[0] == 0 and unit.told() == ["restart elastiq.service"]
+
+
+@pytest.mark.parametrize("verb", ["plan", "conf"])
+def test_who_may_not_read_the_configuration_is_told_to_be_root(
+    unit: Systemd, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, verb: str
+) -> None:
+    """As a member of the group elastiq, with keys in /etc/credstore: nothing is wrong with the configuration."""
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    file, denied = f"{unit.home}/elastiq.conf", "cannot be read (Permission denied), check name and permissions"
+    problems = [f"{file}:5: [ec2] credentials_file: {denied}"]
+
+    def load(path: Path) -> None:
+        raise config.ConfigError(problems)
+
+    monkeypatch.setattr(config, "load", load)
+    code, _, err = ctl(capfd, verb)
+    assert (code, err) == (4, f"elastiqctl: {problems[0].partition('cannot')[0]}no permission to read it: be root\n")
+    problems.append("flavuor: unknown")
+    assert ctl(capfd, verb)[0] == 78
 
 
 def test_the_service_s_user_is_asked_in_a_process_of_his_own(unit: Systemd) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -43,6 +44,26 @@ def test_what_systemd_gave_to_the_service_under_that_name_goes_before_a_file_tha
     assert pool(tmp_path).options["credentials_file"] == str(given / file.name)
 
 
+def test_a_file_of_keys_that_everybody_can_read_is_warned_of_also_where_systemd_gives_a_copy(
+    tmp_path: Path, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Path, "parents", property(lambda path: [path.parent]))  # pytest's own are for nobody else
+
+    def warned() -> list[str]:
+        return load(tmp_path, with_ec2(f"credentials_file = {file}\n")).warnings
+
+    given = tmp_path / "run"
+    given.mkdir()
+    (given / file.name).write_text(file.read_text())
+    for copies in ("", str(given)):
+        monkeypatch.setenv("CREDENTIALS_DIRECTORY", copies or "/nonexistent")
+        for folder, mode, exposed in ((0o755, 0o644, True), (0o755, 0o640, False), (0o700, 0o644, False)):
+            file.chmod(mode)
+            file.parent.chmod(folder)
+            (one, *_) = [*warned(), ""]
+            assert (f"credentials_file: {file} holds a secret and is open to all users" in one) is exposed
+
+
 def test_the_site_is_the_same_for_the_service_and_for_who_reads_the_file_itself(
     tmp_path: Path, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -58,6 +79,20 @@ def test_a_file_that_is_not_there_is_told_with_its_line(tmp_path: Path) -> None:
         pool(tmp_path)
 
 
+def test_of_a_file_that_is_there_it_is_told_what_keeps_it_from_being_read(
+    tmp_path: Path, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    with pytest.raises(ConfigError, match=r"credentials_file: cannot be read \(Permission denied\), check"):
+        pool(tmp_path)
+    file.unlink()
+    with pytest.raises(ConfigError, match=r"credentials_file: cannot be read \(No such file or directory\), check"):
+        pool(tmp_path)
+    file.mkdir()
+    with pytest.raises(ConfigError, match=r"credentials_file: cannot be read \(it is not a regular file\), check"):
+        pool(tmp_path)
+
+
 def test_keys_are_in_the_configuration_or_in_a_file(tmp_path: Path, file: Path) -> None:
     with pytest.raises(ConfigError, match="cannot be set together with credentials_file") as caught:
         pool(tmp_path, "aws_access_key_id = k\naws_secret_access_key = s3cr3t\n")
@@ -66,9 +101,7 @@ def test_keys_are_in_the_configuration_or_in_a_file(tmp_path: Path, file: Path) 
 
 def test_a_pool_with_a_file_of_its_own_does_not_inherit_the_keys(tmp_path: Path, file: Path) -> None:
     keys = "aws_access_key_id = k\naws_secret_access_key = s\n"
-    first, second = load(
-        tmp_path, with_ec2(f"{keys}[ec2:other]\ncredentials_file = keys/elastiq-aws\n")
-    ).settings.pools
+    first, second = load(tmp_path, with_ec2(f"{keys}[ec2:other]\ncredentials_file = keys/elastiq-aws\n")).settings.pools
     assert first.options["aws_access_key_id"] == "k" and second.options["aws_access_key_id"] is None
     assert second.options["credentials_file"] == str(file) and first.site != second.site
 
