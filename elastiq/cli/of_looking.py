@@ -96,7 +96,7 @@ what there is no answer from yet is said on standard error meanwhile.""",
   elastiqctl plan                                   before the first start: what would it do?
   elastiqctl --config new.conf plan                 and what with another configuration?
   elastiqctl plan --json | jq '.launch, .drain'     for programs (docs/status.md)""",
-        "0 planned   1 failed   4 planned, but a source did not answer, or no permission   78 error in the configuration",
+        "0 planned   1 failed   4 a source did not answer, or no permission   78 error in the configuration",
         json=STATUS_KEYS,
     ),
     "history": Verb(
