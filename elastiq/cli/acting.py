@@ -72,7 +72,7 @@ def _drained(node: Mapping[str, Any]) -> str:
     after = f" once its {counted(jobs, 'job')} {'has' if jobs == 1 else 'have'} ended" if jobs else ""
     if not node["can_drain"]:
         return f"{name} ends once it is idle; this batch system cannot keep jobs off it until then {undo}"
-    return f"{name} takes no more jobs, and ends{after} {undo}"
+    return f"{name} is being drained, and ends{after}: see elastiqctl status {undo}"
 
 
 def undrain(paths: Paths, args: Namespace) -> int:

@@ -159,7 +159,8 @@ def test_a_machine_with_jobs_is_drained_returned_and_ends_with_its_last_job(clus
     told = cluster.ctl("drain", "w1", "--reason", "disk fails").stdout
     assert (
         told
-        == f"{node} takes no more jobs, and ends once its 2 jobs have ended (undone by: elastiqctl undrain {node})\n"
+        == f"{node} is being drained, and ends once its 2 jobs have ended: see elastiqctl status"
+        f" (undone by: elastiqctl undrain {node})\n"
     )
     (shown,) = eventual(lambda: cluster.nodes("draining"))
     assert (shown["id"], shown["ordered"], shown["jobs"]) == (node, "elastiqctl drain: disk fails", 2)
