@@ -21,6 +21,7 @@ from elastiq.cli.running import holders
 from elastiq.headid import HEAD_ID_FILE
 from elastiq.identity import IdentityError
 from elastiq.interfaces import Check, Looks, SourceError
+from elastiq.metrics import how_to_install
 from elastiq.paths import Paths
 from elastiq.protocol import Refused
 from elastiq.settings import Settings
@@ -33,10 +34,7 @@ WITHOUT_SPACE = {
 }
 SECTION_PORTS = ("metrics", "web")
 CONNECT_S = 5.0
-PACKAGES = {
-    "prometheus_client": "python3-prometheus-client (EL: python3-prometheus_client)",
-    "pythonjsonlogger": "python3-pythonjsonlogger (EL: python3-json-logger)",
-}
+JSON_LOGGER = "install python3-pythonjsonlogger (EL: python3-json-logger; with pip: python-json-logger)"
 _TIME_ERROR = 5  # adjtimex(2): the clock is not synchronised
 _TIMEX_SIZE = 512  # bytes, more than any struct timex has
 ENABLE = "systemctl enable elastiq"
@@ -253,7 +251,8 @@ def _optional(settings: Settings) -> Iterator[Check]:
     absent = {module: what for module, what in wanted.items() if importlib.util.find_spec(module) is None}
     for module, what in absent.items():
         text = f"{what} needs {module.replace('_', '-')}, which this Python does not have"
-        yield Check(subject, "error", text, f"install {PACKAGES[module]}, or remove {what}")
+        remedy = how_to_install() if module == "prometheus_client" else JSON_LOGGER
+        yield Check(subject, "error", text, f"{remedy}, or remove {what}")
     if not absent:
         yield Check(subject, "ok", f"all that {' and '.join(wanted.values())} need{'s' if len(wanted) == 1 else ''}")
 

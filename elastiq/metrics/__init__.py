@@ -5,6 +5,7 @@ Imported when the section is there, or when somebody asks. Nothing is counted fo
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any, Mapping, Optional
 
 from elastiq.options import Kind, Option
@@ -25,6 +26,13 @@ def check_listen(text: str) -> str:
     except ValueError as error:
         return str(error).replace(":8642", ":9797")
     return ""
+
+
+def how_to_install() -> str:
+    """What makes prometheus-client importable here: an environment of its own does not see the system's packages."""
+    if sys.prefix != sys.base_prefix:
+        return f"{sys.prefix}/bin/pip install prometheus-client (or, in elastiq's source, '.[metrics]')"
+    return "install python3-prometheus-client (EL: python3-prometheus_client)"
 
 
 OPTIONS = (Option("listen", Kind.TEXT, required=True, check=check_listen),)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Mapping, Optional
 from elastiq.core import Core, log
 from elastiq.errors import StoreError
 from elastiq.events import Timer
-from elastiq.metrics import process, values
+from elastiq.metrics import how_to_install, process, values
 from elastiq.metrics.calls import CountingExecutor
 from elastiq.metrics.families import Histogram, Values
 from elastiq.metrics.tally import Line, Tally
@@ -133,7 +133,7 @@ class Meter:
 
             self._port = Port(wanted, self.read)
         except ImportError:
-            core.tell("metrics", f"not served at {wanted}: needs prometheus-client, install it")
+            core.tell("metrics", f"not served at {wanted}: needs prometheus-client: {how_to_install()}")
         except OSError as error:
             core.tell("metrics", f"not served at {wanted}: {error.strerror or error}: choose another port, or free it")
         else:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import socket
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
@@ -198,9 +199,13 @@ def test_what_a_section_needs_and_is_not_installed_is_an_error(paths: Paths, mon
     monkeypatch.setattr("importlib.util.find_spec", lambda name: name)
     assert one(paths, "optional parts", **given).level == "ok"
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    monkeypatch.setattr("sys.prefix", sys.base_prefix)
     found = looked(paths, "optional parts", **given)
     assert [check.level for check in found] == ["error", "error"]
     assert all("python3-" in check.remedy for check in found)
+    monkeypatch.setattr("sys.prefix", "/home/me/venv")
+    found = looked(paths, "optional parts", **given)
+    assert any("/home/me/venv/bin/pip install prometheus-client" in check.remedy for check in found)
 
 
 def test_an_address_that_somebody_else_listens_on_is_an_error(paths: Paths) -> None:
