@@ -312,7 +312,7 @@ def test_without_prometheus_client_it_is_one_notice(monkeypatch: pytest.MonkeyPa
     monkeypatch.setitem(sys.modules, "prometheus_client", None)
     monkeypatch.delitem(sys.modules, "elastiq.metrics.port", raising=False)
     metrics.follow(rig.daemon, {"listen": "127.0.0.1:9797"})
-    assert "install it" in rig.core.notices["metrics"]
+    assert rig.core.notices["metrics"].endswith(f"needs prometheus-client: {metrics.how_to_install()}")
     assert "elastiq_nodes" in metrics.answer(rig.daemon, {})["text"], "the command needs none"
 
 
