@@ -11,6 +11,7 @@ from typing import Iterable
 
 from elastiq.config import ConfigError
 from elastiq.interfaces import SourceError
+from elastiq.journal import ERROR, leads_there
 from elastiq.paths import LockedError
 
 EXIT_CANNOT_CREATE = 73  # EX_CANTCREAT: a directory, the socket or the store cannot be made or used
@@ -33,7 +34,9 @@ def told(error: BaseException) -> int:
             os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what is unwritten would fail once more when Python leaves
             code = 0 if isinstance(failed, BrokenPipeError) else 1
             lines = [f"output: {failed.strerror}"] * code
-    print(*(f"elastiq: {line}\n" for line in lines), sep="", end="", file=sys.stderr)
+    of_journal = sys.stderr is not None and leads_there(sys.stderr)  # it says whose they are, and has their level
+    head = f"<{ERROR}>" if of_journal and isinstance(error, Exception) else "elastiq: "
+    print(*(f"{head}{line}\n" for line in lines), sep="", end="", file=sys.stderr)
     return code
 
 

@@ -10,8 +10,8 @@ import logging
 import os
 from typing import TextIO
 
-# The numbers of syslog(3), by the least level.
-_PRIORITIES = ((logging.CRITICAL, 2), (logging.ERROR, 3), (logging.WARNING, 4), (logging.INFO, 6), (0, 7))
+ERROR = 3  # of syslog(3), as all of these; by the least level
+_PRIORITIES = ((logging.CRITICAL, 2), (logging.ERROR, ERROR), (logging.WARNING, 4), (logging.INFO, 6), (0, 7))
 
 
 def adapt(handler: logging.Handler, stream: TextIO, formatter: logging.Formatter, is_text: bool) -> None:

@@ -48,6 +48,20 @@ def lines_since(unit: str, moment: float) -> list[str]:
     return [text for line in done.stdout.splitlines() for text in _lines(line)]
 
 
+def last_error(unit: str, invocation: str) -> str:
+    """The last that a process of the unit called an error, in that run of it; empty where there is none, or that is not
+    ours to read."""
+    if not invocation:  # of a unit that was never started, or is forgotten
+        return ""
+    asked = ["journalctl", "--no-pager", "--output=cat", "--all", "--quiet", "--priority=err", "--lines=1"]
+    asked += [f"_SYSTEMD_UNIT={unit}", f"_SYSTEMD_INVOCATION_ID={invocation}"]  # not what systemd says of it
+    try:
+        done = subprocess.run(asked, capture_output=True, timeout=READ_S, check=False)
+    except (subprocess.TimeoutExpired, FileNotFoundError):
+        return ""
+    return " ".join(done.stdout.decode("utf-8", "replace").split())
+
+
 def _journalctl(unit: str, *more: str) -> list[str]:
     # all: without it, a long message is left out of the object
     return ["journalctl", "--no-pager", "--output=json", "--all", f"--unit={unit}", *more]

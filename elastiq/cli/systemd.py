@@ -31,7 +31,7 @@ NO_PERMISSION = 4  # of systemctl, as the Linux Standard Base has it
 OF_SYSTEMD = 200  # exit codes from here on say that systemd could not even run it: systemd.exec(5)
 PROPERTIES = (
     "LoadState", "UnitFileState", "ActiveState", "SubState", "Result", "MainPID", "ExecMainCode", "ExecMainStatus",
-    "ExecStart", "User", "NeedDaemonReload",
+    "ExecStart", "User", "NeedDaemonReload", "InvocationID",
 )  # fmt: skip
 _PLACES = ("config", "logdir", "statedir", "rundir")
 _RUNS = ("active", "reloading", "refreshing")
@@ -106,9 +106,9 @@ class Service:
         """Of a service that is not running, why; empty if it was simply stopped, or runs."""
         now = show()
         if now["SubState"] == "auto-restart":
-            return f"the service failed ({_how(now)}), and systemd will start it again: see `elastiqctl log`"
+            return f"the service failed ({_how(now)}), and systemd will start it again{_last_words(now)}"
         if now["ActiveState"] == "failed":
-            return f"the service failed ({_how(now)}), and stays down until it is started: see `elastiqctl log`"
+            return f"the service failed ({_how(now)}), and stays down until it is started{_last_words(now)}"
         return f"the service is {now['ActiveState']}" if now["ActiveState"] == "activating" else ""
 
     # ------------------------------------------------------------------ how
@@ -223,6 +223,12 @@ def _how(now: Mapping[str, str]) -> str:
         return f"exit code {status}" if result == "exit-code" else f"{result}, exit code {status}"
     name = f"signal {signal.Signals(status).name}" if status else ""
     return name if name and result in ("signal", "core-dump") else ", ".join(filter(None, (result, name)))
+
+
+def _last_words(now: Mapping[str, str]) -> str:
+    """What its last process said last, that was an error, or where to look for it."""
+    said = journal.last_error(UNIT, now["InvocationID"])
+    return f": {said}" if said else ": see `elastiqctl log`"
 
 
 def _refused(verb: str, done: subprocess.CompletedProcess[str]) -> int:

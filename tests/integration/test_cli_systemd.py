@@ -499,6 +499,16 @@ def test_one_that_hangs_is_told_to_hang_after_some_seconds(
             assert "does not answer `" in err and f"(pid {by_hand.pid}) hangs" in err and what in err
 
 
+def test_the_status_of_what_failed_has_its_last_words(unit: Systemd, capfd: pytest.CaptureFixture[str]) -> None:
+    (unit.home / "entries").write_text("elastiq.conf:5: flavuor: unknown key\n")
+    unit.now(FAILED, InvocationID="abc")
+    assert "stays down until it is started: elastiq.conf:5: flavuor: unknown key\n" in ctl(capfd, "status")[2]
+    asked = (unit.home / "journal_calls").read_text().split()
+    assert {"--priority=err", "--lines=1", "_SYSTEMD_INVOCATION_ID=abc"} <= set(asked)
+    (unit.home / "entries").write_text("")
+    assert "stays down until it is started: see `elastiqctl log`\n" in ctl(capfd, "status")[2]
+
+
 def test_the_log_is_the_journal_s_where_the_unit_names_no_directory(
     unit: Systemd, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -725,6 +725,18 @@ def test_a_help_that_nobody_reads_or_that_cannot_be_written_is_no_noise(command:
     assert left('"$@" | exec true') == (0, "")
 
 
+def test_what_keeps_it_from_starting_is_an_error_in_the_journal(head: Head) -> None:
+    head.configure("flavuor = x\n")
+    with open(head.path / "stderr", "w+") as stream:
+        its = os.fstat(stream.fileno())
+        environment = head.environment(JOURNAL_STREAM=f"{its.st_dev}:{its.st_ino}")
+        argv = [sys.executable, "-m", "elastiq.service", *head.arguments()]
+        assert subprocess.run(argv, cwd=ROOT, env=environment, stderr=stream, timeout=60, check=False).returncode == 78
+        stream.seek(0)
+        (line,) = stream.read().splitlines()
+    assert line.startswith(f"<3>{head.paths.config}:") and "flavuor" in line
+
+
 def test_a_daemon_of_another_version_is_said_to_be_one(head: Head) -> None:
     head.paths.rundir.mkdir()
     server = ControlServer(head.paths.socket, lambda: {"version": "1.9"}, lambda *_: Future())
