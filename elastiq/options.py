@@ -35,8 +35,8 @@ class Option:
     What it means is told in elastiq.conf.example, which a test keeps complete. ``default`` is the typed
     value that an absent key has. ``check`` returns a complaint, or an empty string; ``spelling`` turns an
     old way to write the value into today's before it is read. A ``secret`` is never printed. A `no` is
-    answered by a warning that tells its ``risk``, where the key has one; ``doubt`` returns a warning of a value
-    that is given, beside those of the other keys, or an empty string.
+    answered by a warning that tells its ``risk``, where the key has one; ``doubt`` returns a warning of a value,
+    given or not, beside those of the other keys, or an empty string.
 
     Between keys of one section: a ``required`` key may be absent where the key ``unless`` is given;
     a key cannot stand beside one of those that it ``excludes`` (in a pool's section it replaces

@@ -38,14 +38,17 @@ def check(paths: Paths, args: Namespace) -> int:
     except LookupError as error:
         as_whom = Check(service_user.SUBJECT, "error", str(error), "mend that, or look as another: --user NAME")
     first = [Finding(MACHINE, as_whom)]
+    has_secret = False
     try:
         loaded = config.load(paths.config)
         settings: Optional[Settings] = loaded.settings
+        has_secret = any("***" in line for line in loaded.set_keys)
         first += [Finding(CONFIGURATION, one) for one in _configuration(paths, loaded)]
     except config.ConfigError as error:
         settings = None
         first += [Finding(CONFIGURATION, Check("file", "error", line, "correct it")) for line in error.problems]
-    sources, failed = _sources(paths, settings, args)
+    machine = machine_checks.looks(paths, settings, args.service, has_secret)
+    sources, failed = _sources(paths, settings, machine)
     rest = found(sources, args.timeout, lambda whom: tell(f"no answer yet from: {', '.join(whom)}"))
     findings = [*first, *failed, *rest]
     if as_whom.level == "warning":  # elastiq is another user's
@@ -77,9 +80,9 @@ def _configuration(paths: Paths, loaded: config.Loaded) -> Iterable[Check]:
 # --------------------------------------------------------------------------- who is asked
 
 
-def _sources(paths: Paths, settings: Optional[Settings], args: Namespace) -> tuple[dict[str, Looks], list[Finding]]:
+def _sources(paths: Paths, settings: Optional[Settings], machine: Looks) -> tuple[dict[str, Looks], list[Finding]]:
     """Whom to ask, by names, and what cannot even be made."""
-    sources = {MACHINE: machine_checks.looks(paths, settings, args.service)}
+    sources = {MACHINE: machine}
     failed: list[Finding] = []
     if settings is None:
         return sources, failed

@@ -40,8 +40,11 @@ _TIMEX_SIZE = 512  # bytes, more than any struct timex has
 ENABLE = "systemctl enable elastiq"
 
 
-def looks(paths: Paths, settings: Optional[Settings], service: Optional[systemd.Service]) -> Looks:
-    """The checks of the machine; without ``settings``, where the configuration is wrong, those that need none."""
+def looks(
+    paths: Paths, settings: Optional[Settings], service: Optional[systemd.Service], has_secret: bool = False
+) -> Looks:
+    """The checks of the machine; without ``settings``, where the configuration is wrong, those that need none.
+    ``has_secret`` if the configuration itself holds one."""
     found: dict[str, Callable[[], Iterator[Check]]] = {
         "state directory": partial(_directory, "state directory", paths.statedir, service is not None),
         "run directory": partial(_directory, "run directory", paths.rundir, service is not None),
@@ -53,7 +56,7 @@ def looks(paths: Paths, settings: Optional[Settings], service: Optional[systemd.
     if service is not None and service.in_journal:
         del found["log directory"]
     if settings is not None:
-        found["configuration file"] = partial(_mode, "configuration file", paths.config)
+        found["configuration file"] = partial(_mode, "configuration file", paths.config, has_secret)
         found["head node's identity"] = partial(_identity, paths, settings)
         if settings.schedules:
             found["time zones"] = partial(_zones, settings)
@@ -114,8 +117,9 @@ def _space(subject: str, directory: Path) -> Check:
     return Check(subject, "ok", text)
 
 
-def _mode(subject: str, path: Path) -> Iterator[Check]:
-    """Whether others can change it: who may, decides what elastiq runs, and as whom it speaks to the cloud."""
+def _mode(subject: str, path: Path, has_secret: bool) -> Iterator[Check]:
+    """Whether others can change it: who may, decides what elastiq runs, and as whom it speaks to the cloud. Or can read
+    it, where it holds a secret."""
     its = path.stat()
     mode = stat.S_IMODE(its.st_mode)
     if mode & 0o022:
@@ -123,6 +127,9 @@ def _mode(subject: str, path: Path) -> Iterator[Check]:
     elif its.st_uid not in (0, os.geteuid()):
         text = f"{path} belongs to {_name(its.st_uid)}, who decides what elastiq does"
         yield Check(subject, "warning", text, f"chown root: {path}")
+    elif has_secret and mode & stat.S_IROTH:
+        text = f"{path}: all users may read the secret in it (mode {mode:04o})"
+        yield Check(subject, "warning", text, f"chmod o= {path}")
     else:
         yield Check(subject, "ok", f"{path}: mode {mode:04o}, of {_name(its.st_uid)}")
 

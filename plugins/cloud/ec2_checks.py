@@ -17,6 +17,7 @@ from elastiq.plugins.cloud.ec2_fault import Fault
 from elastiq.plugins.cloud.ec2_instances import sort_instances
 from elastiq.plugins.cloud.ec2_looks import IAM, NOT_ALLOWED, Site, listing
 from elastiq.plugins.cloud.ec2_notices import peek
+from elastiq.plugins.cloud.ec2_rare_values import is_open, original
 
 # EC2 refuses what was signed 5 minutes ago or more (RequestExpired; "Signature Version 4", IAM User Guide).
 REFUSED_S, DOUBTFUL_S = 300.0, 60.0
@@ -136,9 +137,14 @@ def _status(site: Site, subject: str) -> Iterator[Check]:
 
 def _file(site: Site, subject: str) -> Iterator[Check]:
     """Who else can read the keys."""
-    path, by_systemd = site.options["credentials_file"], os.environ.get("CREDENTIALS_DIRECTORY")
-    if by_systemd and path.startswith(by_systemd):
-        yield Check(subject, "ok", f"{os.path.basename(path)}, which systemd gives to the service alone")
+    path = site.options["credentials_file"]
+    if (itself := original(path)) != path:
+        text = f"{os.path.basename(path)}, which systemd gives to the service alone"
+        if is_open(itself):
+            text = f"{text}; but {itself}, of which it is a copy, is open to all users"
+            yield Check(subject, "warning", text, f"chmod go= {itself}")
+        else:
+            yield Check(subject, "ok", text)
         return
     try:
         mode = stat.S_IMODE(os.stat(path).st_mode)

@@ -26,11 +26,10 @@ def site_of(values: Mapping[str, Any]) -> str:
     """The same for the same endpoint, region and access key id, profile or name of a file of keys; holds no secret."""
     url = urlsplit(values.get("api_url") or "")
     host = (url.hostname or "aws") + (f":{url.port}" if url.port else "")
-    region = values.get("region") or ""
     profile, file = (values.get(key) or "" for key in _ELSEWHERE)  # of the file its name: the daemon may see a copy
     identity = (url.path.rstrip("/"), values.get("aws_access_key_id") or "", profile + file[file.rfind("/") :])
     digest = hashlib.sha256("\0".join(identity).encode()).hexdigest()[:8] if any(identity) else ""
-    return "/".join(part for part in (host, region) if part) + (f"#{digest}" if digest else "")
+    return "/".join(part for part in (host, values.get("region")) if part) + (f"#{digest}" if digest else "")
 
 
 def _form(pattern: str, complaint: str) -> Callable[[str], str]:
@@ -48,42 +47,47 @@ def _url(value: str) -> str:
 
 
 def _api_url(value: str) -> str:
-    named = not _url(value) and "@" in urlsplit(value).netloc
-    return "holds a user name, write credentials under their own keys" if named else _url(value)
+    return _url(value) or ("holds a user name, write it under its own keys" if "@" in urlsplit(value).netloc else "")
 
 
-def _rare(name: str) -> Callable[[Any], str]:
-    """A check of `ec2_rare_values`, which is imported once there is something for it."""
+def _rare(name: str, key: str = "") -> Callable[[Any], Any]:
+    """A check of `ec2_rare_values`, which is imported once there is something for it: for a doubt, that ``key``."""
 
-    def check(value: Any) -> str:
+    def check(value: Any) -> Any:
+        if key and not value[key]:
+            return ""
         from elastiq.plugins.cloud import ec2_rare_values
 
-        return str(getattr(ec2_rare_values, name)(value))
+        return getattr(ec2_rare_values, name)(value)
 
     return check
 
 
-_template = _form(
-    r"[^:]+(:([0-9]+|\$Latest|\$Default))?", "is not ID-OR-NAME[:VERSION], VERSION a number, $Latest or $Default"
-)
+def _no(*keys: str) -> Callable[[Mapping[str, Any]], str]:
+    """A doubt where none of these keys is given."""
+    return lambda values: "" if any(map(values.get, keys)) else str(_rare(f"no_{keys[0]}")(values))
+
+
+_template = _form(r"[^:]+(:([0-9]+|\$(Latest|Default)))?", "is not ID-OR-NAME[:VERSION] (a number, $Latest, $Default)")
 _name_template = _form(
     r"([^{}]|\{\{|\}\}|\{(cluster|pool|intent)\})*", "knows only {cluster}, {pool}, {intent}, and no unpaired brace"
 )
 
 
-_KEY_ID, _SECRET, _ELSEWHERE = "aws_access_key_id", "aws_secret_access_key", ("profile", "credentials_file")
+_KEY_ID, _SECRET, _FILE = "aws_access_key_id", "aws_secret_access_key", "credentials_file"
+_ELSEWHERE = ("profile", _FILE)
 
 OPTIONS: tuple[Option, ...] = (
     # the site
     Option("api_url", Kind.TEXT, check=_api_url, site=True),
     Option("dialect", Kind.CHOICE, "auto", choices=("auto", *TABLE.sections()), doubt=doubt, site=True),
     Option("api_version", Kind.TEXT, site=True),
-    Option("region", Kind.TEXT, site=True),
+    Option("region", Kind.TEXT, doubt=_no("region", "api_url"), site=True),
     Option(_KEY_ID, Kind.TEXT, needs=(_SECRET,), excludes=_ELSEWHERE, site=True),
     Option(_SECRET, Kind.TEXT, secret=True, needs=(_KEY_ID,), excludes=_ELSEWHERE, site=True),
     Option("aws_session_token", Kind.TEXT, secret=True, needs=(_KEY_ID,), excludes=_ELSEWHERE, site=True),
     Option("profile", Kind.TEXT, site=True),
-    Option("credentials_file", Kind.PATH, site=True, spelling=_rare("credential"), check=_rare("readable")),
+    Option(_FILE, Kind.PATH, site=True, spelling=_rare("copy"), check=_rare("readable"), doubt=_rare("leak", _FILE)),
     Option("verify_ssl", Kind.BOOL, True, risk="whoever is on the way can read and change what is sent", site=True),
     Option("ca_bundle", Kind.PATH, check=_rare("readable"), site=True),
     Option("proxy", Kind.TEXT, check=_url, site=True),
@@ -91,7 +95,7 @@ OPTIONS: tuple[Option, ...] = (
     Option("connect_timeout_s", Kind.SECONDS, 10.0, unit="seconds", check=above_zero, site=True),
     Option("read_timeout_s", Kind.SECONDS, 60.0, unit="seconds", check=above_zero, site=True),
     # the machines
-    Option("image_id", Kind.TEXT, required=True, unless="launch_template", build=True),
+    Option("image_id", Kind.TEXT, required=True, unless="launch_template", doubt=_no("flavour"), build=True),
     Option("launch_template", Kind.TEXT, check=_template, build=True),
     Option("spot_max_price", Kind.NUMBER, needs=("market",), check=_rare("spot_price")),
     Option("key_name", Kind.TEXT),

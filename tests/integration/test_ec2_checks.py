@@ -11,7 +11,7 @@ import boto3
 import pytest
 
 from elastiq.interfaces import Check, Pool
-from elastiq.plugins.cloud import ec2_client, ec2_quotas
+from elastiq.plugins.cloud import ec2_client, ec2_quotas, ec2_rare_values
 from elastiq.plugins.cloud.ec2 import EC2Cloud
 from tests.ec2_server import KEYS, OWNER, EC2Server, Rule, answer, cloud_at, error, instances, moto_server
 from tests.integration.ec2_answers import made, one
@@ -175,6 +175,21 @@ def test_keys_in_a_file_are_for_nobody_else(bare: EC2Server, tmp_path: Path) -> 
         assert alone(bare, "file of keys", credentials_file=str(file)).level == level
     file.unlink()
     assert alone(bare, "file of keys", credentials_file=str(file)).level == "error"
+
+
+def test_a_file_that_systemd_copies_for_the_service_is_for_nobody_else_either(
+    bare: EC2Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Path, "parents", property(lambda path: []))  # pytest's own directories let nobody in
+    (tmp_path / "run").mkdir()
+    itself = tmp_path / "elastiq-aws"
+    for file in (itself, tmp_path / "run" / itself.name):
+        file.write_text("[default]\n")
+    monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(tmp_path / "run"))
+    for mode, level in ((0o600, "ok"), (0o604, "warning")):
+        itself.chmod(mode)
+        found = alone(bare, "file of keys", credentials_file=ec2_rare_values.copy(str(itself)))
+        assert found.level == level and (str(itself) in found.remedy) is (level != "ok")
 
 
 def test_no_secret_of_the_configuration_is_in_a_check(bare: EC2Server) -> None:

@@ -116,6 +116,16 @@ def test_a_directory_of_a_read_only_file_system_is_not_to_be_given_away(
     assert "chown" not in found.remedy
 
 
+def test_a_configuration_with_a_secret_that_all_may_read_is_not_ok(paths: Paths) -> None:
+    paths.config.chmod(0o644)
+    assert one(paths, "configuration file").level == "ok", "it may say nothing that is secret"
+    (found,) = machine_checks.looks(paths, Settings("test"), None, True)["configuration file"]()
+    assert (found.level, found.remedy) == ("warning", f"chmod o= {paths.config}") and "0644" in found.text
+    paths.config.chmod(0o640)
+    (found,) = machine_checks.looks(paths, Settings("test"), None, True)["configuration file"]()
+    assert found.level == "ok"
+
+
 def test_a_configuration_that_others_may_write_is_told(paths: Paths) -> None:
     assert one(paths, "configuration file").level == "ok"
     paths.config.chmod(0o660)
