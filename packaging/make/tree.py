@@ -23,6 +23,11 @@ HOME = "/usr/share/elastiq"
 DOC = "/usr/share/doc/elastiq"
 UNITS = "/usr/lib/systemd/system"
 FORMATS = ("deb", "rpm")
+PROGRAMS = {
+    "/usr/bin/elastiq": "elastiq.service",
+    "/usr/bin/elastiqctl": "elastiq.cli",
+    "/usr/libexec/elastiq/package": "elastiq.cli.packaged",  # for the maintainer scripts
+}
 
 
 class Tree:
@@ -91,7 +96,8 @@ def fill(tree: Tree, wheel: Path, date: str, changelog: str) -> None:
     _documentation(tree, date)
     if tree.kind == "deb":
         _of_debian(tree, changelog)
-    for owned in (HOME, DOC, "/usr/libexec/elastiq", f"{UNITS}/elastiq.service.d"):
+    licences = ["/usr/share/licenses/elastiq"] if tree.kind == "rpm" else []
+    for owned in (HOME, DOC, "/usr/libexec/elastiq", f"{UNITS}/elastiq.service.d", *licences):
         tree.own(owned)
 
 
@@ -107,8 +113,8 @@ def _modules(tree: Tree, wheel: Path) -> None:
         if path.is_file() and path.name != "elastiq.service":  # that is at its place
             tree.add(f"{HOME}/{path.relative_to(data)}", path.read_bytes())
     program = (tree.source / "packaging/files/program").read_text()
-    for name, module in (("elastiq", "elastiq.service"), ("elastiqctl", "elastiq.cli")):
-        tree.add(f"/usr/bin/{name}", program.replace("@MODULE@", module))
+    for name, module in PROGRAMS.items():
+        tree.add(name, program.replace("@MODULE@", module))
 
 
 def _service(tree: Tree) -> None:
@@ -122,10 +128,9 @@ def _service(tree: Tree) -> None:
 
 
 def _configuration(tree: Tree) -> None:
-    # dpkg unpacks it before the group is there: its postinst gives it the group.
-    group = "elastiq" if tree.kind == "rpm" else "root"
     name = "packaging/files/elastiq.conf"
-    tree.copy(name, "/etc/elastiq.conf", type="config|noreplace", mode=0o640, group=group)
+    if tree.kind == "rpm":  # dpkg would ask at each of its changes, for everybody edits it: see deb/postinst
+        tree.copy(name, "/etc/elastiq.conf", type="config|noreplace", mode=0o640, group="elastiq")
     tree.copy(name, f"{HOME}/elastiq.conf")  # what it was, for is-configured
 
 
@@ -134,11 +139,11 @@ def _documentation(tree: Tree, date: str) -> None:
         tree.add(f"/usr/share/man/man{name[-1]}/{name}.gz", compressed(page), type="doc")
     for shell, place in {**completion.FILES, "zsh": completion.ZSH[tree.kind]}.items():
         tree.add(place, completion.script(shell))
-    tree.copy("README.md", f"{DOC}/README.md", type="doc")
+    tree.copy("packaging/files/README.md", f"{DOC}/README.md", type="doc")
     docs = tree.source / "docs"
     for path in sorted(docs.rglob("*")):
         if path.suffix == ".md":
-            text = reference.on_page_markdown(path.read_text("utf-8"))
+            text = at_its_place(reference.on_page_markdown(path.read_text("utf-8")))
             tree.add(f"{DOC}/docs/{path.relative_to(docs)}", text, type="doc")
     tree.copy_all(docs / "example-plugin", f"{DOC}/examples/plugin", type="doc", mode=0o644)
     changes = (tree.source / "CHANGELOG.md").read_text("utf-8")
@@ -147,6 +152,12 @@ def _documentation(tree: Tree, date: str) -> None:
     else:
         tree.add(f"{DOC}/CHANGELOG.md", changes, type="doc")
         tree.copy("LICENSE", "/usr/share/licenses/elastiq/LICENSE", type="license")
+
+
+def at_its_place(page: str) -> str:
+    """A page of the documentation with the plugin beside it where a package has that."""
+    page = page.replace("](example-plugin/", "](../examples/plugin/")
+    return page.replace(" ./example-plugin", f" {DOC}/examples/plugin")
 
 
 def _of_debian(tree: Tree, changelog: str) -> None:

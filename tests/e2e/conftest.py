@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import shutil
+import subprocess
 from typing import Any, Callable, Generator, Iterator, NoReturn, Sequence
 
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from tests.e2e import booted
 from tests.e2e.cluster import Cluster
 from tests.e2e.daemon import SERVICE, Daemon, Overrides
+from tests.e2e.packages import HIGHER, Packages, Workshop
 from tests.e2e.rig import lifecycle, places
 from tests.e2e.rig.client import Ec2
 from tests.e2e.rig.process import RigError
@@ -76,6 +78,31 @@ def machine(debian: None) -> Iterator[booted.Machine]:
     """A Debian 13 with systemd, without a network, for the tests of one module."""
     with booted.machine() as made:
         yield made
+
+
+@pytest.fixture(scope="session")
+def workshop() -> Iterator[Workshop]:
+    base = places.base() / f"packages-{os.getpid()}"
+    base.mkdir(parents=True)
+    yield Workshop(base)
+    shutil.rmtree(base)
+
+
+@pytest.fixture(scope="session")
+def packages(workshop: Workshop) -> Packages:
+    """Of this tree as it is."""
+    return workshop.build(workshop.clone("clone", 0o022), "out")
+
+
+@pytest.fixture(scope="session")
+def higher(packages: Packages, workshop: Workshop) -> Packages:
+    """Of the same tree with a higher version and another configuration to install."""
+    workshop.next_release(HIGHER)
+    clone = workshop.base / "clone"
+    subprocess.run(
+        ["git", "-c", "safe.directory=*", "-C", str(clone), "pull", "--quiet"], check=True, capture_output=True
+    )
+    return workshop.build(clone, "higher")
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.e2e import booted
 from tests.e2e.rig import places
 
 BUILDER = 65534  # nobody: it needs no right
@@ -95,3 +96,16 @@ class Workshop:
         (deb,), (rpm,) = to.glob("*.deb"), to.glob("*.rpm")
         assert done.stdout.splitlines() == sorted([str(deb), str(rpm)])
         return Packages(deb, rpm)
+
+
+def put(machine: booted.Machine, package: Path) -> str:
+    """Copy a package to the machine; returns its place there."""
+    machine.put(f"/root/{package.name}", package.read_bytes())
+    return f"/root/{package.name}"
+
+
+def install(machine: booted.Machine, deb: Path) -> str:
+    """Install or upgrade as an administrator or a script does, nobody there to answer; returns what it said."""
+    done = machine.ask("apt-get", "install", "--yes", "--reinstall", put(machine, deb), timeout_s=120)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout + done.stderr

@@ -6,10 +6,7 @@ machines at work, removed, purged.
 
 from __future__ import annotations
 
-import os
-import shutil
 import subprocess
-from pathlib import Path
 from typing import Iterator
 
 import pytest
@@ -19,35 +16,10 @@ from tests.e2e.cluster import RUNNING, stays, wait_for
 from tests.e2e.conftest import FAILED
 from tests.e2e.daemon import DEFAULTS
 from tests.e2e.headnode import HeadNode, head_node
-from tests.e2e.packages import HIGHER, NEWS, Packages, Workshop
+from tests.e2e.packages import HIGHER, NEWS, Packages, Workshop, install, put
 from tests.e2e.rig import places
 
 CONFIGURATION = "/etc/elastiq.conf"
-
-
-@pytest.fixture(scope="module")
-def workshop() -> Iterator[Workshop]:
-    base = places.base() / f"packages-{os.getpid()}"
-    base.mkdir(parents=True)
-    yield Workshop(base)
-    shutil.rmtree(base)
-
-
-@pytest.fixture(scope="module")
-def packages(workshop: Workshop) -> Packages:
-    """Of this tree as it is."""
-    return workshop.build(workshop.clone("clone", 0o022), "out")
-
-
-@pytest.fixture(scope="module")
-def higher(packages: Packages, workshop: Workshop) -> Packages:
-    """Of the same tree with a higher version and another configuration to install."""
-    workshop.next_release(HIGHER)
-    clone = workshop.base / "clone"
-    subprocess.run(
-        ["git", "-c", "safe.directory=*", "-C", str(clone), "pull", "--quiet"], check=True, capture_output=True
-    )
-    return workshop.build(clone, "higher")
 
 
 def run(*words: object) -> str:
@@ -117,13 +89,6 @@ def configure(machine: booted.Machine, **more: dict[str, object]) -> None:
 
 def owner_and_mode(machine: booted.Machine, path: str) -> str:
     return machine.run("stat", "--format=%U:%G %a", path).strip()
-
-
-def install(machine: booted.Machine, deb: Path) -> str:
-    machine.put(f"/root/{deb.name}", deb.read_bytes())
-    # As an administrator answers who is asked about a configuration that he has changed: keep mine.
-    keep = "--option=Dpkg::Options::=--force-confold"
-    return machine.run("apt-get", "install", "--yes", keep, f"/root/{deb.name}", timeout_s=120)
 
 
 def test_an_installation_starts_nothing_and_says_what_to_do(head: HeadNode, packages: Packages) -> None:
@@ -227,7 +192,8 @@ def test_an_upgrade_keeps_machines_state_user_and_configuration(
     assert machine.unit("elastiq", "ActiveState") == {"ActiveState": "active"}
     after = machine.unit("elastiq", "MainPID"), machine.read(CONFIGURATION), machine.run("id", "elastiq")
     assert after[0] != before[0] and after[1:] == before[1:]
-    assert NEWS in machine.read(f"{CONFIGURATION}.dpkg-dist")
+    assert NEWS in machine.read("/usr/share/elastiq/elastiq.conf")
+    assert machine.run("find", "/etc", "-name", "elastiq.conf?*") == ""
     wait_for(lambda: head.status().get("version") == HIGHER, 10, "the new version")
     wait_for(lambda: head.status()["state"] == "active", 30, "good reads of both sides")
     stays(lambda: head.nodes() == head.alive() == at_work, 8, "the machines that were there", 1)
@@ -253,7 +219,7 @@ def test_a_removal_stops_it_and_says_which_machines_run_on(head: HeadNode, at_wo
     done = machine.ask("apt-get", "remove", "--yes", "elastiq")
 
     assert done.returncode == 0
-    assert "elastiq leaves 2 machines behind" in done.stdout + done.stderr
+    assert "elastiq: leaves 2 machines behind: they run on" in done.stdout + done.stderr
     assert machine.unit("elastiq", "LoadState") == {"LoadState": "not-found"}
     assert machine.ask("pgrep", "--uid", "elastiq").stdout == ""
     assert owner_and_mode(machine, CONFIGURATION) == "root:elastiq 640"
@@ -314,11 +280,6 @@ def rpm(machine: booted.Machine, action: str, *what: str) -> str:
     return done.stdout + done.stderr
 
 
-def put(machine: booted.Machine, package: Path) -> str:
-    machine.put(f"/root/{package.name}", package.read_bytes())
-    return f"/root/{package.name}"
-
-
 def test_the_rpm_asks_for_what_enterprise_linux_has(packages: Packages) -> None:
     needs = run("rpm", "--query", "--requires", "--package", packages.rpm).split("\n")
 
@@ -371,5 +332,10 @@ def test_erased_the_rpm_stops_it_and_keeps_what_is_the_administrators(of_rpm: bo
     assert of_rpm.unit("elastiq", "LoadState") == {"LoadState": "not-found"}
     assert of_rpm.ask("pgrep", "--uid", "elastiq").stdout == ""
     assert of_rpm.exists(f"{CONFIGURATION}.rpmsave") and of_rpm.exists("/var/lib/elastiq/elastiq.db")
-    for gone in (CONFIGURATION, "/usr/share/elastiq", "/etc/systemd/system/multi-user.target.wants/elastiq.service"):
+    for gone in (
+        CONFIGURATION,
+        "/usr/share/elastiq",
+        "/usr/share/licenses/elastiq",
+        "/etc/systemd/system/multi-user.target.wants/elastiq.service",
+    ):
         assert not of_rpm.exists(gone)
