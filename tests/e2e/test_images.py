@@ -99,9 +99,10 @@ def worker(machines: tuple[booted.Machine, booted.Machine], head: booted.Machine
     worker = machines[1]
     name(worker, WORKER, WORKER_NAME)
     worker.run("apt-get", "install", "--yes", "cloud-init", timeout_s=120)
-    fill_in = block("worker-image.md", "sed ").splitlines()[0].partition(" > ")[0]
-    head.put("/root/user-data.yaml", USER_DATA.read_text("utf-8"))
-    user_data = shell(head, f"cd; {fill_in}").replace("%ipv4%", HEAD)  # elastiq's part
+    (fill_in,) = [line for line in block("worker-image.md", "install -m 640").splitlines() if line.startswith("sed ")]
+    head.run("mkdir", "-p", "/usr/share/elastiq/worker-image")
+    head.put("/usr/share/elastiq/worker-image/user-data.yaml", USER_DATA.read_text("utf-8"))
+    user_data = shell(head, fill_in.partition(" > ")[0]).replace("%ipv4%", HEAD)  # elastiq's part
     worker.run("mkdir", "-p", SEED)
     worker.put(f"{SEED}/user-data", user_data)
     worker.put(f"{SEED}/meta-data", f"instance-id: {INSTANCE}\n")

@@ -224,3 +224,38 @@ def test_sources_of_no_known_time_are_not_packed(tmp_path: Path, variables: dict
     said = said if sys.version_info >= (3, 10) else "needs Python 3.10"
     assert done.returncode == 1
     assert done.stderr.startswith("packaging/build: ") and said in done.stderr and done.stderr.count("\n") == 1
+
+
+# --------------------------------------------------------------------------- the installed documentation
+
+
+@pytest.fixture(scope="module", params=["deb", "rpm"])
+def installed(request: pytest.FixtureRequest, load: Load, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """The pages that a package installs, by their places; and with no text, whatever else is there."""
+    tree = load("tree")
+    filled = tree.Tree(ROOT, tmp_path_factory.mktemp("work"), request.param, EPOCH)
+    tree._documentation(filled, "2026-01-02")
+    found = {entry["dst"]: Path(entry["src"]) for entry in filled.contents}
+    return {place: path.read_text("utf-8") if place.endswith(".md") else "" for place, path in found.items()}
+
+
+def test_no_link_of_the_installed_documentation_leads_nowhere(installed: dict[str, str]) -> None:
+    dead = []
+    for place, page in installed.items():
+        for link in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page):
+            if os.path.normpath(os.path.join(os.path.dirname(place), link)) not in installed:
+                dead.append(f"{place}: {link}")
+
+    assert len(installed) > 20
+    assert dead == []
+
+
+def test_the_installed_documentation_tells_where_a_package_has_what_is_shipped(installed: dict[str, str]) -> None:
+    shipped = re.findall(r'"packaging/([a-z-]+/[\w.-]+)"', (ROOT / "pyproject.toml").read_text("utf-8"))
+    for name in shipped:
+        for place, page in installed.items():
+            if f"packaging/{name}" in page:
+                assert f"/usr/share/elastiq/{name}" in page, f"{place}: {name}"
+
+    assert len(shipped) == 8
+    assert "/usr/share/doc/elastiq/examples/plugin" in installed["/usr/share/doc/elastiq/docs/plugins.md"]
