@@ -174,7 +174,8 @@ class Hooks:
         off = _off(self.core)
         if off != self.off:
             self.off = off
-            reason = "; ".join(f"no {act}: {why}" for act, why in off.items()) or "launches and ends again"
+            acts = {why: " and ".join(f"no {act}" for act in off if off[act] == why) for why in off.values()}
+            reason = "; ".join(f"{which}: {why}" for why, which in acts.items()) or "launches and ends again"
             self._queue("pause", "pause", {"paused": list(off), "reason": reason})
 
     # ------------------------------------------------------------------ running

@@ -238,6 +238,7 @@ def test_a_launch_that_is_refused_is_told_once_and_not_for_each_machine() -> Non
     [
         ({}, {"launch": "because of the bill"}, ["launch"], "no launch: because of the bill"),
         ({}, {"launch": "a", "terminate": "b"}, ["launch", "terminate"], "no launch: a; no terminate: b"),
+        ({}, {"launch": "a", "terminate": "a"}, ["launch", "terminate"], "no launch and no terminate: a"),
         ({"launch": "paused"}, {}, [], "launches and ends again"),
     ],
 )
