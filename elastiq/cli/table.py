@@ -8,6 +8,7 @@ from elastiq.cli.style import clean as clean
 from elastiq.cli.style import columns, cut, pad, paint, wants_colour, width_of, wrap
 
 _GAP = "  "
+_NARROWEST = 10  # what is narrower cannot be read beside the other columns
 _LEAST = 30  # a last column of sentences that is narrower is hard to read
 
 
@@ -34,7 +35,8 @@ class Screen:
         wrapped: bool = True,
     ) -> list[str]:
         """Columns under their names; ``styles`` has one for each row. Where it is too narrow, the columns
-        named in ``spare`` go first, in that order, and the last column is ``wrapped``, or cut."""
+        named in ``spare`` go first, in that order, and the last column is ``wrapped``, below the others if need be, or
+        cut."""
         cells = [[clean(cell) for cell in row] for row in rows]
         widths = [max(columns(row[i]) for row in [head, *cells]) for i in range(len(head))]
         shown = [i for i in range(len(head)) if any(row[i] for row in cells)]
@@ -46,10 +48,15 @@ class Screen:
             if left() < min(widths[shown[-1]], _LEAST):
                 shown = [i for i in shown if head[i] != name]
 
+        below = wrapped and left() < min(widths[shown[-1]], _NARROWEST)
+
         def text(row: Sequence[str], style: str) -> list[str]:
             first = "".join(pad(row[i], widths[i]) + _GAP for i in shown[:-1])
-            last = wrap(row[shown[-1]], max(left(), 10)) if wrapped else [row[shown[-1]]]
-            lines = [first + last[0], *(" " * len(first) + more for more in last[1:])]
+            if below:
+                lines = [first, *(_GAP * 2 + part for part in wrap(row[shown[-1]], max(self.width - 4, 1)) if part)]
+            else:
+                last = wrap(row[shown[-1]], left()) if wrapped else [row[shown[-1]]]
+                lines = [first + last[0], *(" " * len(first) + more for more in last[1:])]
             return [self.paint(cut(line.rstrip(), self.width), style) for line in lines]
 
         lines = text(head, "dim")

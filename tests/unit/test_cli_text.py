@@ -56,6 +56,14 @@ def test_a_narrow_terminal_loses_the_spare_columns_first(screen: Screen) -> None
     assert "WORKER" in screen.table(HEAD, ROWS, spare="WORKER")[0]
 
 
+@pytest.mark.parametrize("width", [20, 24])
+def test_on_a_very_narrow_terminal_the_reason_is_below_its_row(screen: Screen, width: int) -> None:
+    screen.width, screen.colour = width, False
+    lines = screen.table(HEAD, ROWS, spare="WORKER")
+    assert lines[0].split() == ["ID", "STATE"] and lines[1] == "    REASON" and "joined" in lines[3]
+    assert " ".join(" ".join(lines).split()).endswith(ROWS[1][3]) and max(map(len, lines)) <= width
+
+
 def test_a_column_without_content_is_not_shown(screen: Screen) -> None:
     assert "WORKER" not in screen.table(HEAD, [["i-1", "pending", "", "launched"]])[0]
 
