@@ -5,7 +5,7 @@ The decision thread looks at itself now and then and publishes what it saw; a th
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Mapping, Optional
+from typing import TYPE_CHECKING, Any, Mapping, Optional, Sequence
 
 from elastiq.options import Kind, Option
 
@@ -29,6 +29,14 @@ def check_listen(text: str) -> str:
     return ""
 
 
+def check_hosts(names: Sequence[str]) -> str:
+    """A complaint about what cannot be the name of a host, or an empty string."""
+    from elastiq.web.server import is_host
+
+    wrong = [name for name in names if not is_host(name)]
+    return f"`{wrong[0][:60]}` cannot be the name of a host, write it without scheme, port and path" if wrong else ""
+
+
 def doubt_listen(values: Mapping[str, Any]) -> str:
     """A warning of an address that is not this machine's own."""
     from elastiq.web.server import address_of, is_loopback
@@ -41,7 +49,7 @@ def doubt_listen(values: Mapping[str, Any]) -> str:
 OPTIONS = (
     Option("listen", Kind.TEXT, check=check_listen, doubt=doubt_listen),
     Option("allow_remote", Kind.BOOL, False, needs=("listen",)),
-    Option("hosts", Kind.LIST, (), spelling=str.lower, needs=("listen",)),
+    Option("hosts", Kind.LIST, (), spelling=str.lower, check=check_hosts, needs=("listen",)),
 )
 
 

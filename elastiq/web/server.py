@@ -59,7 +59,17 @@ def address_of(text: str) -> tuple[str, int]:
         ipaddress.ip_address(host)
         if re.fullmatch("[0-9]{1,5}", port) and 0 < int(port) < 65536:
             return host, int(port)
-    raise ValueError("is no ADDRESS:PORT, write for example 127.0.0.1:8642 or [::1]:8642")
+    form = "write for example 127.0.0.1:8642 or [::1]:8642"
+    if re.fullmatch(r"(?=.*[a-z])[a-z0-9_.-]+", host, re.IGNORECASE):
+        raise ValueError(f"has the name {host} for an address, {form}")
+    raise ValueError(f"is no ADDRESS:PORT, {form}")
+
+
+def is_host(name: str) -> bool:
+    """Whether a request can be for a host of that name: without scheme, port and path, no pattern."""
+    with contextlib.suppress(ValueError):
+        return bool(ipaddress.ip_address(name.strip("[]")))
+    return re.fullmatch(r"[a-z0-9_.-]*[a-z0-9_-]", name, re.IGNORECASE) is not None
 
 
 def is_loopback(host: str) -> bool:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from elastiq import web
+from elastiq.web.server import PageServer
 from tests.unit.config_files import MINIMAL, load, problems
 
 LINE = MINIMAL.count("\n") + 2
@@ -32,6 +33,25 @@ def test_an_address_of_this_machine_is_served_without_a_warning(tmp_path: Path, 
 def test_what_is_no_address_and_port_is_refused_with_an_example(tmp_path: Path, listen: str) -> None:
     (problem,) = problems(tmp_path, f"{MINIMAL}[web]\nlisten = {listen}\n")
     assert problem.startswith(f"{LINE}: ") and "127.0.0.1:8642" in problem and "[web] listen" in problem
+
+
+def test_a_name_is_said_to_be_no_address(tmp_path: Path) -> None:
+    (problem,) = problems(tmp_path, f"{MINIMAL}[web]\nlisten = head.example.org:8650\n")
+    assert "has the name head.example.org for an address, write for example 127.0.0.1:8642" in problem
+
+
+@pytest.mark.parametrize("name", ["c/d", "http://a.example.org", "a.example.org:80", "*.example.org", "a.", "a@b"])
+def test_what_can_be_no_host_is_refused(tmp_path: Path, name: str) -> None:
+    (problem,) = problems(tmp_path, f"{MINIMAL}[web]\nlisten = 127.0.0.1:80\nhosts = fine, {name}\n")
+    assert "[web] hosts" in problem and f"`{name}` cannot be the name of a host" in problem
+
+
+@pytest.mark.parametrize("name", ["a_b.example.org", "10.0.0.1", "[2001:db8::1]", "2001:db8::1", "x", "a-1"])
+def test_every_name_of_a_host_that_is_taken_is_served(tmp_path: Path, name: str) -> None:
+    hosts = section(tmp_path, f"listen = 127.0.0.1:80\nhosts = {name}")["hosts"]
+    server = PageServer("127.0.0.1", 0, {}, hosts)
+    server.close()
+    assert server.serves(f"[{name.strip('[]')}]:80" if ":" in name else f"{name}:80")
 
 
 @pytest.mark.parametrize("listen", ["0.0.0.0:8642", "[::]:8642", "192.168.1.4:8642", "[2001:db8::1]:80"])
