@@ -10,6 +10,7 @@ from typing import Optional
 from urllib.parse import quote
 
 from elastiq.store import VERSION, Store, StoreError
+from elastiq.torn import newer
 
 STATE = "elastiq.db"  # in the state directory
 BUSY_S = 5.0
@@ -41,8 +42,10 @@ class CopiedStore(Store):
                 self.nodes(), self.intents(), self.trials()
         except (sqlite3.Error, ValueError, KeyError, TypeError) as error:
             version, broken = VERSION, str(error)
+        if version > VERSION:
+            raise newer(str(file), version, VERSION)
         if version != VERSION:
-            other = "a newer elastiq" if version > VERSION else "an older elastiq, or is none of its files"
+            other = "an older elastiq, or is none of its files"
             raise StoreError(f"{file}: written by {other} (schema {version}, this one knows {VERSION})")
         if broken != "ok":
             raise StoreError(f"{file}: cannot be read as elastiq's state ({broken}); elastiq repairs it when it starts")

@@ -278,7 +278,7 @@ def test_without_a_daemon_there_is_nothing_to_explain_and_plan_is_named(head: He
 def test_a_state_that_cannot_be_used_is_one_line(head: Head) -> None:
     file = head.paths.statedir / "elastiq.db"
     Store(str(_made(file))).close()
-    for spoil, said in ((_newer, "written by a newer elastiq (schema 99"), (_garble, "cannot be read")):
+    for spoil, said in ((_newer, "install that version again"), (_garble, "cannot be read")):
         spoil(file)
         done = head.ctl("plan")
         assert (done.code, done.out, len(done.err.splitlines())) == (1, "", 1)
