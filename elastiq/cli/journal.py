@@ -22,16 +22,20 @@ def show(unit: str, lines: int, follow: bool, as_json: bool) -> int:
     if (why := _why_not(asked)) is not None:
         return why
     asked += ["--follow"] if follow else []
+    any_there = lines == 0 or follow
     with subprocess.Popen(asked, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         try:
             for entry in process.stdout:
+                any_there = True
                 for line in _lines(entry):
                     print(json.dumps({"line": line}) if as_json and line[:1] != "{" else line, flush=follow)
         except KeyboardInterrupt:  # how one leaves
             return 0
         finally:
             process.terminate()
+    if not any_there:
+        tell("the journal has nothing of elastiq: it has not been started, or what it said is too old")
     return FAILED if process.returncode > 0 else 0
 
 

@@ -406,10 +406,7 @@ def test_a_restart_makes_the_service_of_it(
 
 
 def test_a_restart_of_another_user_s_says_that_its_machines_are_another_head_s(
-    unit: Systemd,
-    capfd: pytest.CaptureFixture[str],
-    by_hand: subprocess.Popen[str],
-    monkeypatch: pytest.MonkeyPatch,
+    unit: Systemd, capfd: pytest.CaptureFixture[str], by_hand: subprocess.Popen[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(systemd, "_uid", lambda pid: os.getuid() + 1)
     unit.on("start", RUNNING)
@@ -437,9 +434,7 @@ def test_a_process_is_the_service_s_by_its_control_group(tmp_path: Path, cgroup:
     assert not systemd.is_of_unit(0, tmp_path), "one that cannot be seen from here is not ours"
 
 
-def test_only_plain_files_of_its_user_are_given_to_the_service(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_plain_files_of_its_user_are_given_to_the_service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The service's user could put links to root's files there, and have them given to himself."""
     (tmp_path / "elastiq.db").touch()
     (tmp_path / "linked").touch()
@@ -517,6 +512,13 @@ def test_the_log_is_the_journal_s_where_the_unit_names_no_directory(
     assert {"--unit=elastiq.service", "--lines=7", "--output=json"} <= set(asked) and "--follow" not in asked
 
 
+def test_a_journal_with_nothing_of_it_is_said_to_have_nothing(unit: Systemd, capfd: pytest.CaptureFixture[str]) -> None:
+    unit.journal()
+    said = "elastiqctl: the journal has nothing of elastiq: it has not been started, or what it said is too old\n"
+    assert ctl(capfd, "log", "--no-follow") == (0, "", said)
+    assert ctl(capfd, "log", "-n", "0", "--no-follow") == (0, "", "")
+
+
 def test_the_journal_is_followed_until_ctrl_c(unit: Systemd, capfd: pytest.CaptureFixture[str]) -> None:
     follows = unit.home / "follows"
 
@@ -530,9 +532,7 @@ def test_the_journal_is_followed_until_ctrl_c(unit: Systemd, capfd: pytest.Captu
     assert not Path(f"/proc/{follows.read_text()}").exists()
 
 
-def test_a_line_of_the_journal_has_the_form_of_the_log_files(
-    unit: Systemd, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_line_of_the_journal_has_the_form_of_the_log_files(unit: Systemd, capfd: pytest.CaptureFixture[str]) -> None:
     unit.journal(
         {"MESSAGE": "node: gone", "PRIORITY": "4"},
         {"MESSAGE": '{"event": "plan"}'},
