@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -45,8 +46,11 @@ def open_files() -> int:
 
 
 def children() -> set[str]:
-    tasks = Path("/proc/self/task").iterdir()
-    return {pid for task in tasks for pid in (task / "children").read_text().split()}
+    found: set[str] = set()
+    for task in Path("/proc/self/task").iterdir():
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # a thread that has just ended
+            found.update((task / "children").read_text().split())
+    return found
 
 
 def pid_in(path: Path) -> int:

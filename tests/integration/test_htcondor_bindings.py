@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import signal
@@ -42,9 +43,10 @@ def helpers() -> set[int]:
     """The helper processes of this one."""
     found = set()
     for task in Path("/proc/self/task").iterdir():
-        for pid in map(int, (task / "children").read_text().split()):
-            if b"htcondor_server.py" in Path(f"/proc/{pid}/cmdline").read_bytes():
-                found.add(pid)
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # a thread or a child that has just ended
+            for pid in map(int, (task / "children").read_text().split()):
+                if b"htcondor_server.py" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                    found.add(pid)
     return found
 
 
