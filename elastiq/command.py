@@ -17,11 +17,10 @@ import subprocess
 import threading
 import time
 from dataclasses import dataclass
-from typing import Mapping, Optional, Sequence
+from typing import Callable, Mapping, Optional, Sequence
 
 MAX_OUTPUT = 16_000_000  # bytes of stdout, and of stderr
 Env = Optional[Mapping[str, str]]
-STREAMS = ("stdin", "stdout", "stderr")
 SLICE_S = 0.1  # how soon a running command ends when commands are being stopped
 REAP_S = 2.0  # a killed child that is not gone by then hangs in the kernel (a dead file server): leave it
 
@@ -78,7 +77,8 @@ class CommandResult:
         return f"exit code {code}" if code >= 0 else f"signal {-code} ({signal.strsignal(-code)})"
 
 
-stopping = threading.Event()  # set by `kill_all`
+# The first is set by `kill_all`; the others are called then, and do not raise.
+stopping, at_stop = threading.Event(), list[Callable[[], None]]()
 
 
 def run(
@@ -93,7 +93,7 @@ def run(
         raise CommandInterrupted(argv, "not started, commands are being stopped")
     end = time.monotonic() + timeout_s
     with contextlib.ExitStack() as files:
-        given, out, err = (files.enter_context(open(os.memfd_create(name), "w+b", 0)) for name in STREAMS)
+        given, out, err = (files.enter_context(open(os.memfd_create("command"), "w+b", 0)) for _ in range(3))
         os.pwrite(given.fileno(), stdin, 0)
         try:
             child = subprocess.Popen(argv, stdin=given, stdout=out, stderr=err, start_new_session=True, env=env)
@@ -135,6 +135,7 @@ def kill_all() -> None:
     """End every running command at once (each within `SLICE_S`), and let none start until `reset`. Any thread
     may call."""
     stopping.set()
+    [end() for end in at_stop]
 
 
 def reset() -> None:

@@ -3,7 +3,8 @@
 For a library that must not be in our process, because a call of it can hang or crash. One child serves one
 request at a time; requests at the same time get a child each, and afterwards one child is kept. A child that
 does not answer in time is killed, with its process group; the next request gets a new one. A child ends when its
-standard input does: when we end, however we end.
+standard input does: when we end, however we end. With `command.kill_all` we end those that have nothing to do
+ourselves, before systemd finds them left over.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import signal
 import subprocess
 import threading
 import time
+import weakref
 from typing import IO, Optional, Sequence
 
 from elastiq import command
@@ -127,6 +129,8 @@ class Coprocess:
         self.argv, self._max_output = tuple(argv), max_output
         self._idle: Optional[_Child] = None
         self._lock = threading.Lock()
+        with _all_lock:
+            _all.add(self)
 
     def ask(self, line: bytes, timeout_s: float) -> bytes:
         """The answer, without the end of its line. Raises a `CommandError`: then it is unknown what was done."""
@@ -157,7 +161,22 @@ class Coprocess:
 
     def _give_back(self, child: _Child) -> None:
         with self._lock:
-            if self._idle is None and child.requests < REQUESTS_AT_MOST:
+            stays = child.requests < REQUESTS_AT_MOST and not command.stopping.is_set()
+            if self._idle is None and stays:
                 self._idle = child
                 return
         child.end()
+
+
+_all: weakref.WeakSet[Coprocess] = weakref.WeakSet()
+_all_lock = threading.Lock()  # of additions: they are made on any thread
+
+
+def _close_all() -> None:
+    with _all_lock:
+        every = list(_all)
+    for one in every:
+        one.close()
+
+
+command.at_stop.append(_close_all)

@@ -57,6 +57,31 @@ def wait_for(condition: Callable[[], bool], what: str) -> None:
         time.sleep(0.01)
 
 
+def test_when_commands_are_stopped_those_that_wait_for_requests_end_at_once(child: Coprocess) -> None:
+    """Left over when we end, systemd would kill them, and say so in the journal."""
+    pid = ask(child)["pid"]
+    command.kill_all()
+    assert not Path(f"/proc/{pid}").exists(), "it is reaped, too"
+    with pytest.raises(CommandInterrupted):
+        ask(child)
+    command.reset()
+    assert ask(child)["pid"] != pid
+
+
+def test_one_that_answers_when_commands_are_stopped_does_not_stay(
+    child: Coprocess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer = coprocess._Child.answer
+
+    def last_answer(self: coprocess._Child, *args: Any) -> bytes:
+        said = answer(self, *args)
+        command.kill_all()
+        return said
+
+    monkeypatch.setattr(coprocess._Child, "answer", last_answer)
+    assert not alive(ask(child)["pid"])
+
+
 def alive(pid: int) -> bool:
     """Whether the process runs (a zombie does not)."""
     try:
