@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import grp
 import os
 import pwd
 import sys
-from typing import Iterable
+from pathlib import Path
+from typing import Iterable, Optional
 
 from elastiq.config import ConfigError
 from elastiq.interfaces import SourceError
 from elastiq.journal import ERROR, leads_there
-from elastiq.paths import LockedError
+from elastiq.paths import LOCK, SOCKET_LOCK, LockedError
 
+REMEDIES = {
+    errno.ENOSPC: ": free some space",
+    errno.EDQUOT: ": free some space",
+    errno.EROFS: ": remount it, read and write",
+    errno.EACCES: ": see elastiqctl check",
+}
 EXIT_CANNOT_CREATE = 73  # EX_CANTCREAT: a directory, the socket or the store cannot be made or used
 EXIT_RUNS_ALREADY = 75  # EX_TEMPFAIL: another elastiq has this state or run directory
 EXIT_CONFIG = 78  # EX_CONFIG: the configuration is wrong; starting again would not help
@@ -44,8 +52,25 @@ def explained(error: BaseException) -> tuple[int, list[str]]:
     """The exit code for one of `elastiq.service.EXPECTED`, and lines for a person."""
     if isinstance(error, (ConfigError, SourceError)):
         return EXIT_CONFIG, readable_by(str(error).splitlines())
-    text = f"{error.filename or 'system'}: {error.strerror}, cannot start" if isinstance(error, OSError) else str(error)
+    text = str(error)
+    if isinstance(error, OSError):
+        remedy = REMEDIES.get(error.errno or 0, "") if error.filename else ""
+        text = f"{error.filename or 'system'}: {error.strerror}, cannot start{remedy}"
+    elif isinstance(error, LockedError):
+        text += _places_of(error.pid)
     return EXIT_RUNS_ALREADY if isinstance(error, LockedError) else EXIT_CANNOT_CREATE, [text]
+
+
+def _places_of(pid: Optional[int]) -> str:
+    """Where one that holds what we need has its directories, as far as we may see, and what to do about it."""
+    held = set()
+    with contextlib.suppress(OSError):
+        for descriptor in Path(f"/proc/{pid}/fd").iterdir():
+            with contextlib.suppress(OSError):  # closed meanwhile
+                held.add(Path(os.readlink(descriptor).partition(" (deleted)")[0]))
+    options = {LOCK: "--statedir", SOCKET_LOCK: "--rundir"}
+    its = sorted(f"{options[one.name]} {one.parent}" for one in held if one.name in options)
+    return f"; elastiqctl {' '.join(reversed(its))} stop ends it" if its else ""
 
 
 DENIED = f"cannot be read ({os.strerror(errno.EACCES)})"

@@ -8,10 +8,9 @@ import logging
 from typing import Any, Mapping
 
 from elastiq.core import Core
-from elastiq.protocol import Refused
+from elastiq.protocol import LONGEST_REASON, Refused
 
 ACTS = ("launch", "terminate")
-LONGEST_REASON = 200  # characters
 
 
 def change(core: Core, verb: str, args: Mapping[str, Any]) -> dict[str, Any]:

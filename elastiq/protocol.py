@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Mapping
 
 VERSION = 1
+LONGEST_REASON = 200  # characters
 COMMAND_S = 60.0  # for the loop to do what it was asked
 
 Answer = Mapping[str, Any]

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentParser
+from argparse import ArgumentParser, ArgumentTypeError
 from typing import Optional
 
-from elastiq.cli.verb import Verb, Verbs, count
+from elastiq.cli.verb import Verb, Verbs, count, name, reason
 
 EXITS = "0 done   1 refused   3 elastiq does not run   4 no permission, or no answer"
 
 
 def _pool(parser: ArgumentParser) -> None:
-    parser.add_argument("pool", metavar="NAME", help="`ec2`, or the NAME of a section [ec2:NAME]")
+    parser.add_argument("pool", type=name, metavar="NAME", help="`ec2`, or the NAME of a section [ec2:NAME]")
 
 
 def _switches(parser: ArgumentParser) -> None:
@@ -21,25 +21,29 @@ def _switches(parser: ArgumentParser) -> None:
 
 def _pause(parser: ArgumentParser) -> None:
     _switches(parser)
-    parser.add_argument("--reason", metavar="TEXT", help="is shown in the status, the log and the history")
+    parser.add_argument("--reason", type=reason, metavar="TEXT", help="is shown in the status, the log and the history")
 
 
 def _machines(text: str) -> Optional[int]:
-    return None if text == "auto" else count(text)
+    try:
+        return None if text == "auto" else count(text)
+    except ArgumentTypeError as error:
+        raise ArgumentTypeError(f"{error}, nor `auto`") from None
 
 
 def _scale(parser: ArgumentParser) -> None:
     parser.add_argument("vms", type=_machines, metavar="N | auto", help="so many machines; auto: as configured")
-    parser.add_argument("--pool", metavar="NAME", help="of this pool; without: of the whole cluster")
+    parser.add_argument("--pool", type=name, metavar="NAME", help="of this pool; without: of the whole cluster")
 
 
 def _node(parser: ArgumentParser) -> None:
-    parser.add_argument("node", metavar="NODE", help="an instance id, a node or a worker; its first part will do")
+    told = "an instance id, a node or a worker; its first part will do"
+    parser.add_argument("node", type=name, metavar="NODE", help=told)
 
 
 def _drain(parser: ArgumentParser) -> None:
     _node(parser)
-    parser.add_argument("--reason", metavar="TEXT", help="is shown in the status, the log and the history")
+    parser.add_argument("--reason", type=reason, metavar="TEXT", help="is shown in the status, the log and the history")
 
 
 def _terminate(parser: ArgumentParser) -> None:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from argparse import ArgumentParser, ArgumentTypeError
 
-from elastiq.cli.verb import Verb, Verbs, count
+from elastiq.cli.verb import Verb, Verbs, count, name
 from elastiq.cli.when import since
 
 STATUS_KEYS = "for programs: the keys of docs/status.md"
 
 
 def _explain(parser: ArgumentParser) -> None:
-    parser.add_argument("what", nargs="?", metavar="JOB | NODE | POOL", help="without: all that is unusual")
+    parser.add_argument("what", type=name, nargs="?", metavar="JOB | NODE | POOL", help="without: all that is unusual")
 
 
 def _top(parser: ArgumentParser) -> None:
@@ -20,8 +20,8 @@ def _top(parser: ArgumentParser) -> None:
 
 
 def _history(parser: ArgumentParser) -> None:
-    parser.add_argument("--node", metavar="NAME", help="of this node, instance or launch")
-    parser.add_argument("--pool", metavar="NAME", help="of this pool")
+    parser.add_argument("--node", type=name, metavar="NAME", help="of this node, instance or launch")
+    parser.add_argument("--pool", type=name, metavar="NAME", help="of this pool")
     parser.add_argument("--since", type=since, metavar="TIME", help="30m, 2h, 7d ago, or 2026-11-30, or 14:00")
     parser.add_argument("-n", "--lines", type=count, default=50, help="the last so many (default 50; 0: all there are)")
     parser.add_argument("--all", action="store_true", help="every change of state, too")

@@ -6,6 +6,8 @@ from argparse import ArgumentParser, ArgumentTypeError
 from dataclasses import dataclass
 from typing import Callable, Mapping
 
+from elastiq.protocol import LONGEST_REASON
+
 
 def _nothing(parser: ArgumentParser) -> None:
     """It takes no arguments of its own."""
@@ -39,5 +41,19 @@ Verbs = Mapping[str, Verb]
 def count(text: str) -> int:
     """A number of lines, or of machines."""
     if not (text.isascii() and text.isdecimal()):
-        raise ArgumentTypeError(f"{text!r} is not a number")
+        raise ArgumentTypeError(f"{text!r} is no whole number, 0 or more")
     return int(text)
+
+
+def name(text: str) -> str:
+    """A name of something."""
+    if not text.strip():
+        raise ArgumentTypeError("it is empty: most likely a variable that is not set")
+    return text
+
+
+def reason(text: str) -> str:
+    """Why a person does something: one short line."""
+    if len(" ".join(text.split())) > LONGEST_REASON:
+        raise ArgumentTypeError(f"it is too long, write at most {LONGEST_REASON} characters")
+    return text

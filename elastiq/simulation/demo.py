@@ -152,8 +152,6 @@ def run_demo(
     began = time.monotonic()
     view = None if as_json else _view(out, speed)
     demo = Demo(seed, math.inf if as_json else speed, view, web)
-    if web is not None and isinstance(view, PlainView):
-        print(f"the page: http://127.0.0.1:{web}/", file=out, flush=True)
     try:
         try:
             finished = demo.play()
@@ -228,6 +226,8 @@ class Demo:
             from elastiq.simulation.page import DemoPage
 
             self._page = DemoPage(daemon, *self._web)
+            if isinstance(self._view, PlainView):
+                self._view.say(f"the page: http://127.0.0.1:{self._web[0]}/")
         cluster.events.after(LOOK_EVERY_S, self._look)
         cluster.events.run()
         self._show()

@@ -75,8 +75,11 @@ class PlainView:
         self._every_s = every_s
         self._next_s = every_s
 
+    def say(self, text: str) -> None:
+        print(text, file=self._out, flush=True)
+
     def tell(self, elapsed_s: float, record: logging.LogRecord) -> None:
-        print(f"{clock(elapsed_s)}  {record.getMessage()}", file=self._out, flush=True)
+        self.say(f"{clock(elapsed_s)}  {record.getMessage()}")
 
     def show(self, picture: Picture) -> None:
         if picture.elapsed_s < self._next_s:

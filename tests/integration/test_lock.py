@@ -206,7 +206,8 @@ def test_two_daemons_of_one_cluster_are_one_head_node_to_the_cloud_so_the_second
         eventually(heads[0].answers)
         said = refusal(heads[1])
         assert f"(pid {first.pid}): it holds cluster {cluster} of this user" in said
-        assert "other directories" in said
+        its = heads[0].paths
+        assert f"other directories; elastiqctl --statedir {its.statedir} --rundir {its.rundir} stop ends it" in said
         assert heads[0].answers()
         done = heads[1].ctl("start")
         assert done.returncode == 75 and f"pid {first.pid}" in done.stderr
