@@ -135,7 +135,8 @@ def down() -> None:
     for path in places.base().glob(f"{places.NAMESPACE_PREFIX}*.pid"):
         path.unlink()
     _OWNER.unlink(missing_ok=True)
-    left = network.namespaces() + _mounts()
+    # The machines that `tests.e2e.booted` makes and boots may be of a run beside this one.
+    left = network.namespaces() + _mounts(("debian-", "elastiq-"))
     if left:
         raise RigError(f"left behind: {', '.join(left)}")
 
@@ -147,10 +148,11 @@ def purge() -> None:
     shutil.rmtree(places.base(), ignore_errors=True)
 
 
-def _mounts() -> list[str]:
+def _mounts(of_others: tuple[str, ...] = ()) -> list[str]:
+    """What is mounted in the rig's directory, but for what begins with one of these names."""
     below = str(places.base()) + "/"
     points = [line.split()[1] for line in Path("/proc/mounts").read_text().splitlines()]
-    return [point for point in points if point.startswith(below)]
+    return [point for point in points if point.startswith(below) and not point[len(below) :].startswith(of_others)]
 
 
 def _ec2_pid_file(endpoint: places.Endpoint) -> Path:
