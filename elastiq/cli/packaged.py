@@ -129,7 +129,7 @@ def _machines(count: int) -> str:
 
 def _to_do(config: Path) -> str:
     if not config.exists():
-        return f"there is no {config}: cp -p {INSTALLED} {config}, set five keys in it, then run: "
+        return f"there is no {config}: install -m 640 -g elastiq {INSTALLED} {config}, set five keys, then run: "
     if INSTALLED.exists() and config.read_bytes() == INSTALLED.read_bytes():
         return f"set five keys in {config} (it says which), then run: "
     return f"it did not run before, and {config} was kept; to start it: "

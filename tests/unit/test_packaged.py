@@ -76,7 +76,11 @@ def test_the_local_policy_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        (None, "there is no {config}: cp -p {installed} {config}, set five keys in it, then run: elastiqctl start"),
+        (
+            None,
+            "there is no {config}: install -m 640 -g elastiq {installed} {config}, set five keys, then run: "
+            "elastiqctl start",
+        ),
         ("as installed\n", "set five keys in {config} (it says which), then run: elastiqctl start"),
         ("changed\n", "it did not run before, and {config} was kept; to start it: elastiqctl start"),
     ],
