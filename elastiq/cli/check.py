@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 import json
 import logging
+import os
 from argparse import Namespace
 from collections import Counter
 from dataclasses import replace
@@ -33,6 +34,7 @@ MOST = 10_000  # machines, where a limit is none
 def check(paths: Paths, args: Namespace) -> int:
     """Look at everything, print what was found; returns the exit code."""
     logging.getLogger().addHandler(logging.NullHandler())  # what matters is among the checks
+    by_root = os.geteuid() == 0 and not args.user  # asked now: it becomes somebody else
     try:
         as_whom = service_user.become(paths, args.user, args.service is not None)
     except LookupError as error:
@@ -47,7 +49,7 @@ def check(paths: Paths, args: Namespace) -> int:
     except config.ConfigError as error:
         settings = None
         first += [Finding(CONFIGURATION, Check("file", "error", line, "correct it")) for line in error.problems]
-    machine = machine_checks.looks(paths, settings, args.service, has_secret)
+    machine = machine_checks.looks(paths, settings, args.service, has_secret, by_root)
     sources, failed = _sources(paths, settings, machine)
     rest = found(sources, args.timeout, lambda whom: tell(f"no answer yet from: {', '.join(whom)}"))
     findings = [*first, *failed, *rest]

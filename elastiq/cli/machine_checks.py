@@ -41,14 +41,19 @@ ENABLE = "systemctl enable elastiq"
 
 
 def looks(
-    paths: Paths, settings: Optional[Settings], service: Optional[systemd.Service], has_secret: bool = False
+    paths: Paths,
+    settings: Optional[Settings],
+    service: Optional[systemd.Service],
+    has_secret: bool = False,
+    by_root: bool = False,
 ) -> Looks:
     """The checks of the machine; without ``settings``, where the configuration is wrong, those that need none.
-    ``has_secret`` if the configuration itself holds one."""
+    ``has_secret`` if the configuration itself holds one, ``by_root`` if root is to start it."""
+    maker = "systemd makes it" if service else "root's `elastiqctl start` makes it" if by_root else ""
     found: dict[str, Callable[[], Iterator[Check]]] = {
-        "state directory": partial(_directory, "state directory", paths.statedir, service is not None),
-        "run directory": partial(_directory, "run directory", paths.rundir, service is not None),
-        "log directory": partial(_directory, "log directory", paths.logdir, service is not None),
+        "state directory": partial(_directory, "state directory", paths.statedir, maker),
+        "run directory": partial(_directory, "run directory", paths.rundir, maker),
+        "log directory": partial(_directory, "log directory", paths.logdir, maker),
         "what runs": partial(_running, paths, settings),
         "service": partial(_service, service),
         "clock": _clock,
@@ -71,13 +76,13 @@ def looks(
 # --------------------------------------------------------------------------- files
 
 
-def _directory(subject: str, directory: Path, by_systemd: bool) -> Iterator[Check]:
+def _directory(subject: str, directory: Path, maker: str) -> Iterator[Check]:
     """Whether the daemon can write there, without writing."""
     if not directory.exists():
         parent = next(one for one in directory.parents if one.exists())
-        if by_systemd or os.access(parent, os.W_OK | os.X_OK):
-            who = "systemd makes it" if by_systemd else f"made in {parent} at the first start"
-            yield Check(subject, "ok", f"{directory}: not there yet, {who}")
+        if maker or os.access(parent, os.W_OK | os.X_OK):
+            text = f"{directory}: not there yet, {maker or f'made in {parent} at the first start'}"
+            yield Check(subject, "ok", text)
         else:
             text = f"{directory} is not there, and cannot be made in {parent}"
             yield Check(subject, "error", text, f"make it, and give it to {_me()}")

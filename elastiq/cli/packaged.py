@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import pwd
 import subprocess
 import sys
 from argparse import Namespace
@@ -15,7 +16,7 @@ from pathlib import Path
 from typing import Optional, Sequence
 
 from elastiq.cli import main as elastiqctl
-from elastiq.cli import process, systemd
+from elastiq.cli import process, service_user, systemd
 from elastiq.cli.asking import FAILED
 from elastiq.cli.commands import startable
 from elastiq.cli.copied import STATE, CopiedStore
@@ -57,7 +58,7 @@ def before_upgrade(service: Optional[systemd.Service], paths: Paths) -> int:
     pid = running(service, paths)
     if pid is None:
         return 0
-    if (service and service.by_hand(now) is not None) or (not service and not is_roots(pid)):
+    if (service and service.by_hand(now) is not None) or (not service and not as_before(pid, paths)):
         tell(f"was started by hand{process.named(pid)}: {GOES_ON} elastiqctl restart")
     elif "masked" in now.get("LoadState", "") + now.get("UnitFileState", ""):
         text = f"the service is masked, and could not be started again: {GOES_ON}"
@@ -135,9 +136,11 @@ def _to_do(config: Path) -> str:
     return f"it did not run before, and {config} was kept; to start it: "
 
 
-def is_roots(pid: int) -> bool:
-    with contextlib.suppress(OSError):
-        return bool(pid) and os.stat(f"/proc/{pid}").st_uid == 0
+def as_before(pid: int, paths: Paths) -> bool:
+    """Whether root's `elastiqctl start` makes it run as the user again as whom it runs: as the owner of its state."""
+    with contextlib.suppress(OSError, KeyError):
+        again = service_user.owner(paths.statedir) or "root"
+        return bool(pid) and os.stat(f"/proc/{pid}").st_uid == pwd.getpwnam(again).pw_uid
     return False
 
 

@@ -26,24 +26,30 @@ STDERR_MAX = 1_000_000  # bytes; a longer one is begun anew
 
 
 def start(paths: Paths) -> int:
-    """Start it and wait until it answers. 0 also if it runs already; else why not, and its exit code."""
+    """Start it and wait until it answers. 0 also if it runs already; else why not, and its exit code. Root becomes the
+    owner of the state first."""
+    from elastiq.cli import service_user  # which imports `systemd`, which imports us
+
     if (code := _runs_already(paths)) is not None:
         return code
     try:
+        if user := service_user.of_start(paths):
+            service_user.begin_as(user, (paths.rundir, paths.logdir))
         paths.logdir.mkdir(mode=0o750, parents=True, exist_ok=True)
         log_at = _size(paths.logdir / LOG_FILE)
         with _open_stderr(paths.logdir / STDERR) as stderr:
             stderr_at = stderr.tell()
             child = _spawn(paths, stderr)
     except OSError as error:
-        print(
-            f"elastiqctl: {error.filename or sys.executable}: cannot start: {error.strerror}", file=sys.stderr
-        )
+        print(f"elastiqctl: {error.filename or sys.executable}: cannot start: {error.strerror}", file=sys.stderr)
+        return 73
+    except LookupError as error:
+        print(f"elastiqctl: {error}: cannot start", file=sys.stderr)
         return 73
     end = time.monotonic() + START_S
     while time.monotonic() < end:
         if _answers(paths, child.pid):
-            print(f"elastiq started (pid {child.pid})")
+            print(f"elastiq started (pid {child.pid})" + (f" as {user.pw_name}, who owns its state" if user else ""))
             return 0
         code = child.poll()
         if code is not None:
@@ -68,10 +74,7 @@ def stop(paths: Paths) -> int:
         return 1
     pid = next(iter(found.values()))
     if pid == 0:
-        print(
-            "elastiqctl: elastiq runs on another machine or in another container: stop it there",
-            file=sys.stderr,
-        )
+        print("elastiqctl: elastiq runs on another machine or in another container: stop it there", file=sys.stderr)
         return 1
     for number, patience_s in ((signal.SIGTERM, STOP_S), (signal.SIGKILL, 5.0)):
         try:
@@ -102,6 +105,13 @@ def restart(paths: Paths) -> int:
             its = f"{option} {others[0].parent}"
             print(f"elastiqctl: elastiq{named(pid)} was started with {its}: give that, too", file=sys.stderr)
             return 75
+    from elastiq.cli import service_user
+
+    try:
+        service_user.of_start(paths)
+    except LookupError as error:
+        print(f"elastiqctl: {error}: not stopped", file=sys.stderr)
+        return 73
     return stop(paths) or start(paths)
 
 

@@ -17,8 +17,9 @@ import sys
 import tempfile
 from dataclasses import replace
 from pathlib import Path
-from typing import Mapping, Optional
+from typing import Iterable, Mapping, Optional
 
+from elastiq.cli.copied import STATE
 from elastiq.cli.systemd import UNIT
 from elastiq.interfaces import Check
 from elastiq.paths import Paths
@@ -38,7 +39,7 @@ def become(paths: Paths, named: Optional[str], is_service: bool) -> Check:
     unit = _unit() if is_service else {}
     me = pwd.getpwuid(os.geteuid()).pw_name if _known(os.geteuid()) else str(os.geteuid())
     try:
-        wanted = named or unit.get("User") or ("root" if is_service else _owner(paths.statedir))
+        wanted = named or unit.get("User") or ("root" if is_service else owner(paths.statedir))
     except PermissionError:
         text = f"looked at as {me}, who has no permission to see whose {paths.statedir} is: as whom elastiq runs"
         return Check(SUBJECT, "warning", text, AS_ROOT)
@@ -54,16 +55,13 @@ def become(paths: Paths, named: Optional[str], is_service: bool) -> Check:
     if not _can_run_this(user):
         text = f"{wanted}, as whom elastiq is to run, cannot read this elastiq or its Python ({sys.executable})"
         raise LookupError(f"{text}: install it where everybody can")
-    kept = {name: os.environ[name] for name in _KEEP if name in os.environ}
-    if is_service:  # what is on root's PATH need not be on its own
-        kept["PATH"] = SERVICE_PATH
-    given = _credentials(user) if is_service else ""
+    more = _environment(unit.get("Environment", ""))
+    if is_service:
+        more.setdefault("PATH", SERVICE_PATH)  # what is on root's need not be on its own
+        if given := _credentials(user):
+            more["CREDENTIALS_DIRECTORY"] = given
     _drop_to(user, unit.get("Group", ""), unit.get("SupplementaryGroups", ""))
-    os.environ.clear()
-    os.environ.update(kept)
-    os.environ.update(HOME=user.pw_dir, USER=wanted, LOGNAME=wanted, **_environment(unit.get("Environment", "")))
-    if given:
-        os.environ["CREDENTIALS_DIRECTORY"] = given
+    _begin_anew(user, more)
     return Check(SUBJECT, "ok", f"looked at as {wanted}, as whom elastiq runs")
 
 
@@ -71,6 +69,49 @@ def doubted(check: Check) -> Check:
     """What somebody finds who is not elastiq's user: an error may be his alone, and to mend it for him might take from
     elastiq what it has."""
     return replace(check, level="unknown", remedy=AS_ROOT) if check.level == "error" else check
+
+
+def of_start(paths: Paths) -> Optional[pwd.struct_passwd]:
+    """As whom root starts elastiq where it is no service: as the owner of the state, who alone is the head node that
+    the state is of; None if that is root, or nobody yet. Raises `LookupError` if he cannot run this elastiq."""
+    name = owner(paths.statedir) if os.geteuid() == 0 else None
+    if name in (None, "root"):
+        return None
+    user = pwd.getpwnam(str(name))
+    if not _can_run_this(user):
+        raise LookupError(
+            f"{paths.statedir} is of {name}, who cannot read this elastiq or its Python ({sys.executable})"
+        )
+    return user
+
+
+def begin_as(user: pwd.struct_passwd, directories: Iterable[Path]) -> None:
+    """Be that user for good, with these directories, which only root may be able to make."""
+    for directory in directories:
+        _make(directory, user)
+    _drop_to(user, "", "")
+    _begin_anew(user, {})
+
+
+def _make(directory: Path, user: pwd.struct_passwd) -> None:
+    """Make it for the user; one that is there stays whose it is."""
+    try:
+        directory.mkdir(mode=0o750, parents=True)
+    except FileExistsError:
+        return
+    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        if os.fstat(fd).st_uid == os.geteuid():  # else somebody has put another one there meanwhile
+            os.fchown(fd, user.pw_uid, user.pw_gid)
+    finally:
+        os.close(fd)
+
+
+def _begin_anew(user: pwd.struct_passwd, more: Mapping[str, str]) -> None:
+    """That user's environment, and nothing of root's but what says how to speak to a person, and where programs are."""
+    kept = {name: os.environ[name] for name in _KEEP if name in os.environ}
+    os.environ.clear()
+    os.environ.update({**kept, "HOME": user.pw_dir, "USER": user.pw_name, "LOGNAME": user.pw_name, **more})
 
 
 def _can_run_this(user: pwd.struct_passwd) -> bool:
@@ -94,13 +135,20 @@ def _known(uid: int) -> bool:
     return True
 
 
-def _owner(directory: Path) -> Optional[str]:
-    """Whose the state is; None where there is none, or it is nobody's that has a name. Raises PermissionError."""
-    try:
-        uid = directory.stat().st_uid
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    return pwd.getpwuid(uid).pw_name if _known(uid) else None
+def owner(statedir: Path) -> Optional[str]:
+    """Whose the state is: its file's owner, else the directory's; None where there is none, or it is nobody's that has
+    a name. Raises PermissionError."""
+    for place in (statedir / STATE, statedir):
+        try:
+            uid = place.stat().st_uid
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except PermissionError:
+            if place == statedir:
+                raise
+            continue
+        return pwd.getpwuid(uid).pw_name if _known(uid) else None
+    return None
 
 
 def _drop_to(user: pwd.struct_passwd, group: str, more: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import pwd
 import socket
 import sys
 from collections.abc import Mapping
@@ -265,6 +266,51 @@ def test_who_may_not_see_whose_the_state_is_is_not_taken_for_its_owner(
     found = service_user.become(paths, None, False)
     assert found.level == "warning" and "no permission to see whose" in found.text
     assert str(paths.statedir) in found.text and "sudo elastiqctl check" in found.remedy
+
+
+def test_the_owner_of_the_state_is_who_runs_it_where_there_is_no_service(
+    paths: Paths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For check and start alike: to the cloud, another user is another head node."""
+    other, stat_ = pwd.getpwnam("daemon"), Path.stat
+
+    def stat(path: Path, **more: Any) -> Any:
+        found = stat_(path, **more)
+        return SimpleNamespace(st_uid=other.pw_uid if path == paths.statedir else 0, st_mode=found.st_mode)
+
+    monkeypatch.setattr(Path, "stat", stat)
+    assert service_user.owner(paths.statedir) == "daemon"
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(service_user, "_can_run_this", lambda user: True)
+    assert service_user.of_start(paths) == other
+    (paths.statedir / "elastiq.db").touch()
+    assert service_user.owner(paths.statedir) == "root" and service_user.of_start(paths) is None, "root ran it"
+    (paths.statedir / "elastiq.db").unlink()
+    monkeypatch.setattr(os, "geteuid", lambda: 4711)
+    assert service_user.of_start(paths) is None, "only root can become another"
+
+
+def test_who_starts_it_for_another_makes_the_directories_that_only_root_can_make(
+    paths: Paths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    user, given, did = pwd.getpwnam("daemon"), list[int](), list[str]()
+    monkeypatch.setattr(os, "fchown", lambda fd, uid, gid: given.append(uid))
+    monkeypatch.setattr(service_user, "_drop_to", lambda *_: did.append("dropped"))
+    monkeypatch.setattr(service_user, "_begin_anew", lambda *_: did.append("begun"))
+    service_user.begin_as(user, (paths.rundir, tmp_path / "new"))
+    assert given == [user.pw_uid] and did == ["dropped", "begun"], "one that is there stays whose it is"
+    assert (tmp_path / "new").stat().st_mode & 0o777 == 0o750
+
+
+def test_a_directory_that_root_makes_at_the_start_need_not_be_there(paths: Paths, tmp_path: Path) -> None:
+    paths.rundir.rmdir()
+    tmp_path.chmod(0o550)
+    try:
+        assert one(paths, "run directory").level == "error"
+        (found,) = machine_checks.looks(paths, None, None, by_root=True)["run directory"]()
+        assert found.level == "ok" and "elastiqctl start" in found.text
+    finally:
+        tmp_path.chmod(0o750)
 
 
 def test_root_becomes_nobody_who_cannot_run_this_elastiq(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
