@@ -15,6 +15,7 @@ import elastiq
 from elastiq import client
 from elastiq.cli.follow import last_lines
 from elastiq.cli.running import alive, holders, send_signal
+from elastiq.exits import REMEDIES
 from elastiq.logfiles import LOG_FILE
 from elastiq.paths import LOCK, SOCKET_LOCK, Paths
 from elastiq.protocol import Refused
@@ -41,7 +42,8 @@ def start(paths: Paths) -> int:
             stderr_at = stderr.tell()
             child = _spawn(paths, stderr)
     except OSError as error:
-        print(f"elastiqctl: {error.filename or sys.executable}: cannot start: {error.strerror}", file=sys.stderr)
+        why = f"{error.strerror}, cannot start{REMEDIES.get(error.errno or 0, '')}"
+        print(f"elastiqctl: {error.filename or sys.executable}: {why}", file=sys.stderr)
         return 73
     except LookupError as error:
         print(f"elastiqctl: {error}: cannot start", file=sys.stderr)

@@ -24,6 +24,7 @@ from typing import Any, Callable, Iterator, Mapping, Optional
 import pytest
 
 from elastiq import client
+from elastiq.cli import process
 from elastiq.cli.running import holder, send_signal
 from elastiq.control import ControlServer
 from elastiq.exits import explained
@@ -702,6 +703,18 @@ def test_a_demo_names_its_page_only_where_there_is_one(head: Head) -> None:
         done = head.ctl("demo", "--web", port)
     assert done.returncode == 1 and "the page" not in done.stdout
     assert done.stderr == f"elastiqctl demo: port {port}: Address already in use; another: --web PORT\n"
+
+
+def test_a_start_that_cannot_write_its_log_says_what_to_do(
+    head: Head, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(*_: Any) -> Any:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "/log/elastiq.err")
+
+    monkeypatch.setattr(process, "_open_stderr", full)
+    assert process.start(head.paths) == 73
+    said = "elastiqctl: /log/elastiq.err: No space left on device, cannot start: free some space\n"
+    assert capsys.readouterr().err == said
 
 
 def test_a_start_on_a_full_disk_says_what_to_do() -> None:
