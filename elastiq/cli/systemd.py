@@ -127,11 +127,13 @@ class Service:
             if now["UnitFileState"] == "disabled":
                 tell("warning: it will not start at the next boot: run `systemctl enable elastiq`")
             return 0
-        if done.returncode == NO_PERMISSION or now["Result"] == "success":
+        skipped = done.returncode == 0 and now["Result"] in ("success", "exec-condition")
+        if done.returncode == NO_PERMISSION or (now["Result"] == "success" and not skipped):
             return _refused(verb, done)
         if verb == "restart" and _is_up(before):
             print(stopped)
-        tell(f"elastiq did not start ({_how(now)}); the end of its log:")
+        how = "its ExecCondition= does not hold" if skipped else _how(now)
+        tell(f"elastiq did not start ({how}); the end of its log:")
         for line in journal.lines_since(UNIT, began):
             print(f"  {line}", file=sys.stderr)
         if now["SubState"] == "auto-restart":

@@ -307,6 +307,17 @@ def test_a_start_that_fails_says_why_and_has_the_daemon_s_exit_code(
     assert err.splitlines()[-2:] == [why, f"  {AT} INFO elastiq: the last words"]
 
 
+@pytest.mark.parametrize("result", ["success", "exec-condition"])
+def test_a_start_that_its_condition_skips_is_told_with_its_words(
+    unit: Systemd, capfd: pytest.CaptureFixture[str], result: str
+) -> None:
+    """As of a package that is not configured: systemctl calls that done."""
+    unit.on("start", {**STOPPED, "Result": result})
+    code, out, err = ctl(capfd, "start")
+    why = "elastiqctl: elastiq did not start (its ExecCondition= does not hold); the end of its log:"
+    assert (code, out) == (1, "") and err.splitlines()[-2:] == [why, f"  {AT} INFO elastiq: the last words"]
+
+
 def test_a_start_that_systemd_will_try_again_says_that_too(unit: Systemd, capfd: pytest.CaptureFixture[str]) -> None:
     unit.on("start", TRIES_AGAIN, code=1)
     code, _, err = ctl(capfd, "start")
