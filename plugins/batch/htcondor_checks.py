@@ -134,14 +134,15 @@ def _packing(run: Run, subject: str) -> Iterator[Check]:
 
 
 def _order(run: Run) -> tuple[str, ...]:
-    """What the negotiator says of the order in which it fills machines; that it does not say is no fault."""
+    """What the negotiator says of the order in which it fills machines."""
+    remedy = f"look on the central manager: condor_config_val {RANK} ({DOCS})"
     try:
         result = run("condor_config_val", "-negotiator", RANK)
     except SourceError as error:
-        return "ok", f"the negotiator's {RANK} is not known ({error})"
+        return "unknown", f"the negotiator's {RANK} is not known ({error})", remedy
     rank = " ".join(result.text.split())
     if result.returncode != 0 or not rank:
-        return "ok", f"the negotiator does not tell its {RANK}: {result.complaint}"
+        return "unknown", f"the negotiator does not tell its {RANK}: {result.complaint}", remedy
     if "daemonstarttime" in rank.lower():
         return "ok", f"the negotiator fills the oldest machines first ({RANK})"
     if rank != "Not defined" and not re.search(r"-\s*\(?\s*\d+\s*\*\s*Cpus", rank, re.IGNORECASE):

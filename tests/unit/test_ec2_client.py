@@ -18,6 +18,7 @@ import pytest
 from elastiq.plugins.cloud import ec2_client, ec2_regions
 from elastiq.plugins.cloud.ec2_client import OPERATIONS, EC2Client, SlimFiles, slim_model
 from elastiq.plugins.cloud.ec2_errors import Fault
+from elastiq.plugins.cloud.ec2_telling import told
 
 OPTIONS: dict[str, Any] = {
     "api_url": "http://127.0.0.1:9",
@@ -150,6 +151,8 @@ def test_what_stops_a_client_from_being_made_is_a_fault_that_sent_nothing(monkey
     with pytest.raises(Fault) as caught:
         EC2Client({**OPTIONS, "profile": "none-such"}).call("describe_instances")
     assert (caught.value.code, caught.value.sent) == ("ProfileNotFound", False)
+    text = told(caught.value, "aws")
+    assert "none-such" in text and "credentials_file" in text and "~/.aws/credentials" in text, "what is to be mended"
 
 
 def test_threads_that_come_together_share_one_client(monkeypatch: pytest.MonkeyPatch) -> None:

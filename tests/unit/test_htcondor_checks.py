@@ -38,15 +38,19 @@ def test_an_order_of_the_administrators_own_is_left_to_him() -> None:
     assert packing("Mips * 2") == ("ok", "the negotiator has a NEGOTIATOR_PRE_JOB_RANK of its own: Mips * 2")
 
 
-def test_a_negotiator_that_does_not_tell_its_configuration_is_no_fault() -> None:
-    level, message = packing("Not defined: NEGOTIATOR_PRE_JOB_RANK", 1, "Can't send end of message")
-    assert level == "ok" and message.endswith("does not tell its NEGOTIATOR_PRE_JOB_RANK: Can't send end of message")
+def test_a_negotiator_that_does_not_tell_its_configuration_is_unknown_and_not_ok() -> None:
+    level, message, remedy = packing("Not defined: NEGOTIATOR_PRE_JOB_RANK", 1, "Can't send end of message")
+    assert (
+        level == "unknown"
+        and "central manager" in remedy
+        and message.endswith("does not tell its NEGOTIATOR_PRE_JOB_RANK: Can't send end of message")
+    )
 
     def run(*argv: str) -> CommandResult:
         raise SourceError("condor_config_val: cannot be executed")
 
-    level, message = htcondor_checks._order(run)
-    assert level == "ok" and "is not known (condor_config_val: cannot be executed)" in message
+    level, message, _ = htcondor_checks._order(run)
+    assert level == "unknown" and "is not known (condor_config_val: cannot be executed)" in message
 
 
 def policy(*slots: dict[str, Any], parallel: int = 0) -> tuple[str, ...]:
