@@ -87,6 +87,6 @@ def _with_who(line: str) -> str:
     except KeyError:
         user, group = f"uid {os.geteuid()}", str(os.getegid())
     said = f"{line.partition(DENIED)[0]}{DENIED} by {user}, as whom elastiq runs: chown root:{group} and chmod 640 it"
-    if "CREDENTIALS_DIRECTORY" in os.environ and "credentials_file" in line:
+    if Path("/run/systemd/system").is_dir() and "credentials_file" in line:  # sd_booted(3)
         said += ", or let systemd give it to the service: LoadCredential=NAME, the last part of its path, in a drop-in"
     return said

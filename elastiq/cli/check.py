@@ -15,10 +15,11 @@ from dataclasses import replace
 from typing import Any, Iterable, Iterator, Mapping, Optional, Sequence
 
 from elastiq import __version__, config
-from elastiq.cli import cluster_checks, machine_checks, once, service_user
+from elastiq.cli import cluster_checks, machine_checks, once, service_user, systemd
 from elastiq.cli.asking import CONFIG, FAILED, UNKNOWN, tell
 from elastiq.cli.side_by_side import LEVELS, Finding, found, worst
 from elastiq.cli.table import Screen
+from elastiq.exits import readable_by
 from elastiq.identity import IdentityError
 from elastiq.interfaces import Check, Cloud, Looks, Pool, SourceError
 from elastiq.paths import Paths
@@ -28,6 +29,7 @@ from elastiq.settings import Settings
 SCHEMA = 1
 CONFIGURATION, MACHINE, CLUSTER = "configuration", "this machine", "cluster"
 STYLES = {"ok": "", "warning": "warn", "unknown": "warn", "error": "bad"}
+ELSEWHERE = "put it where the user above can read it, as beside /etc/elastiq.conf, or look as root: --user root"
 MOST = 10_000  # machines, where a limit is none
 
 
@@ -35,8 +37,9 @@ def check(paths: Paths, args: Namespace) -> int:
     """Look at everything, print what was found; returns the exit code."""
     logging.getLogger().addHandler(logging.NullHandler())  # what matters is among the checks
     by_root = os.geteuid() == 0 and not args.user  # asked now: it becomes somebody else
+    was_there = os.access(paths.config, os.R_OK)
     try:
-        as_whom = service_user.become(paths, args.user, args.service is not None)
+        as_whom = service_user.become(paths, args.user, _is_for_service(args))
     except LookupError as error:
         as_whom = Check(service_user.SUBJECT, "error", str(error), "mend that, or look as another: --user NAME")
     first = [Finding(MACHINE, as_whom)]
@@ -48,7 +51,10 @@ def check(paths: Paths, args: Namespace) -> int:
         first += [Finding(CONFIGURATION, one) for one in _configuration(paths, loaded)]
     except config.ConfigError as error:
         settings = None
-        first += [Finding(CONFIGURATION, Check("file", "error", line, "correct it")) for line in error.problems]
+        lines = readable_by(error.problems) if as_whom.level == "ok" else error.problems
+        hidden = by_root and was_there and not os.access(paths.config, os.R_OK)  # root could read it
+        remedy = ELSEWHERE if hidden else "correct it"
+        first += [Finding(CONFIGURATION, Check("file", "error", line, remedy)) for line in lines]
     machine = machine_checks.looks(paths, settings, args.service, has_secret, by_root)
     sources, failed = _sources(paths, settings, machine)
     rest = found(sources, args.timeout, lambda whom: tell(f"no answer yet from: {', '.join(whom)}"))
@@ -58,6 +64,13 @@ def check(paths: Paths, args: Namespace) -> int:
     made = _report(paths, settings, findings)
     print(json.dumps(made, indent=2) if args.json else _text(made))
     return _exit_code(made, settings is not None, args.strict)
+
+
+def _is_for_service(args: Namespace) -> bool:
+    """Whether it is the service, or would be: root tries another configuration for it, as its user."""
+    if args.service is not None or os.geteuid() != 0:
+        return args.service is not None
+    return systemd.found(Namespace(**{**vars(args), "config": None})) is not None
 
 
 def _of_user(one: Finding) -> bool:

@@ -7,6 +7,7 @@ import ctypes
 import importlib.util
 import os
 import pwd
+import shutil
 import socket
 import stat
 import time
@@ -193,8 +194,11 @@ def _elsewhere(subject: str, paths: Paths, settings: Optional[Settings]) -> Chec
 def _service(service: Optional[systemd.Service]) -> Iterator[Check]:
     subject = "service"
     if service is None:
-        booted = systemd.BOOTED.is_dir()
-        text = "elastiq is not installed as a service" if booted else "this machine does not run systemd"
+        text = "this machine does not run systemd"
+        if systemd.BOOTED.is_dir():
+            text = "elastiq is not installed as a service"
+            if shutil.which("systemctl") and systemd.show()["LoadState"] != "not-found":
+                text = "not looked at, since it has another configuration or other directories than these"
         yield Check(subject, "ok", f"{text}: `elastiqctl start` runs it in the background, until the machine stops")
         return
     now = systemd.show()

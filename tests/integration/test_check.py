@@ -9,12 +9,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Optional
+from unittest.mock import Mock
 
 import boto3
 import pytest
 
-from elastiq import client
-from elastiq.cli import service_user
+from elastiq import client, config
+from elastiq.cli import check, service_user
 from elastiq.interfaces import Check
 from tests.ec2_server import KEYS, EC2Server, Rule, error, moto_reservations, moto_server
 from tests.integration.test_plan_explain import Head, eventually
@@ -221,9 +222,8 @@ def test_a_port_that_the_running_elastiq_does_not_serve_is_told_with_its_own_rea
 
 
 def test_a_secret_is_in_no_output(head: Head, cloud: EC2Server) -> None:
-    cloud.script(
-        "DescribeInstances", error("SignatureDoesNotMatch", f"signed with {KEYS['aws_secret_access_key']}", 403)
-    )
+    refused = error("SignatureDoesNotMatch", f"signed with {KEYS['aws_secret_access_key']}", 403)
+    cloud.script("DescribeInstances", *10 * [refused])  # whichever of the checks asks first
     done = head.ctl("check")  # which looks for the secret
     assert "SignatureDoesNotMatch" in done.out and done.code == 1
 
@@ -248,6 +248,7 @@ def test_who_is_not_elastiqs_user_is_told_to_be_root_and_nothing_else(
     monkeypatch.setattr(service_user, "become", lambda *_: said)
     monkeypatch.setattr(os, "geteuid", lambda: 4711)  # root's start would make the directories
     monkeypatch.setattr(os, "access", lambda path, mode: False)
+    monkeypatch.setattr(os, "geteuid", lambda: 4711)
     found = checks(head, code=4)
     for subject in ("state directory", "run directory"):
         one = of(found, subject)
@@ -259,6 +260,24 @@ def test_who_is_not_elastiqs_user_is_told_to_be_root_and_nothing_else(
     head.configure("no_such_key = 1\n")
     one = of(checks(head, code=78), "file")
     assert one["level"] == "error" and "no_such_key" in one["text"], "that is wrong whoever reads it"
+
+
+def test_a_configuration_that_only_root_can_read_is_not_called_wrong(
+    head: Head, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`elastiqctl --config /root/NEW check` becomes the service's user, who cannot look into /root."""
+    said, access = Check("user", "ok", "looked at as elastiq, as whom elastiq runs"), os.access
+
+    def become(*_: Any) -> Check:
+        denied = config.ConfigError([f"{head.paths.config}: cannot be read ({os.strerror(13)}), check it"])
+        monkeypatch.setattr(config, "load", Mock(side_effect=denied))
+        monkeypatch.setattr(os, "access", lambda path, mode: path != head.paths.config and access(path, mode))
+        return said
+
+    monkeypatch.setattr(service_user, "become", become)
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    one = of(checks(head, code=78), "file")
+    assert one["remedy"] == check.ELSEWHERE and "as whom elastiq runs" in one["text"]
 
 
 def test_neither_a_check_nor_a_plan_writes_the_tags_that_an_instance_of_ours_lacks(

@@ -7,6 +7,7 @@ import os
 import pwd
 import socket
 import sys
+from argparse import Namespace
 from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,7 +15,7 @@ from typing import Any, Optional
 
 import pytest
 
-from elastiq.cli import machine_checks, service_user, systemd
+from elastiq.cli import check, machine_checks, service_user, systemd
 from elastiq.interfaces import Check, SourceError
 from elastiq.paths import Paths
 from elastiq.settings import Settings
@@ -160,6 +161,19 @@ def test_the_state_of_the_service_is_told(
     assert found.level == level and words in found.text and (found.remedy or level == "ok")
 
 
+def test_a_service_that_is_not_meant_is_not_called_absent(
+    paths: Paths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`--config NEW` is another configuration than the service's."""
+    monkeypatch.setattr(systemd, "BOOTED", tmp_path)
+    monkeypatch.setattr("shutil.which", lambda name: f"/usr/bin/{name}")
+    monkeypatch.setattr(systemd, "show", lambda: GOOD)
+    found = one(paths, "service")
+    assert found.level == "ok" and "not looked at" in found.text and "not installed" not in found.text
+    monkeypatch.setattr(systemd, "show", lambda: {**GOOD, "LoadState": "not-found"})
+    assert "not installed as a service" in one(paths, "service").text
+
+
 def test_a_machine_without_the_service_is_in_order(paths: Paths) -> None:
     found = one(paths, "service")
     assert found.level == "ok" and "elastiqctl start" in found.text
@@ -231,6 +245,20 @@ def test_an_address_that_somebody_else_listens_on_is_an_error(paths: Paths) -> N
 
 
 # --------------------------------------------------------------------------- as whom
+
+
+@pytest.mark.parametrize(
+    ("uid", "service", "others", "meant"),
+    [(0, None, "a service", True), (0, None, None, False), (0, "it", None, True), (4711, None, "a service", False)],
+)
+def test_root_tries_another_configuration_for_the_service_as_its_user(
+    monkeypatch: pytest.MonkeyPatch, uid: int, service: Optional[str], others: Optional[str], meant: bool
+) -> None:
+    """With its environment and credentials. Another user means a daemon of his own."""
+    monkeypatch.setattr(os, "geteuid", lambda: uid)
+    monkeypatch.setattr(systemd, "found", lambda args: None if args.config else others)
+    args = Namespace(config="/root/NEW", statedir=None, rundir=None, logdir=None, service=service)
+    assert check._is_for_service(args) is meant
 
 
 def test_what_the_unit_sets_is_read_as_systemd_quotes_it() -> None:

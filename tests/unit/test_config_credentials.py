@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from elastiq.config import ConfigError
+from elastiq.exits import readable_by
 from elastiq.interfaces import Pool
 from tests.unit.config_files import load, with_ec2
 
@@ -109,3 +110,14 @@ def test_a_pool_with_a_file_of_its_own_does_not_inherit_the_keys(tmp_path: Path,
 def test_no_secret_is_in_the_settings(tmp_path: Path, file: Path) -> None:
     loaded = load(tmp_path, with_ec2("credentials_file = keys/elastiq-aws\n"))
     assert "s3cr3t" not in repr(loaded) and "AKIAFILE" not in repr(loaded)
+
+
+@pytest.mark.parametrize("has_systemd", [True, False])
+def test_a_file_that_is_not_for_the_service_is_told_with_what_gives_it_to_the_service(
+    monkeypatch: pytest.MonkeyPatch, has_systemd: bool
+) -> None:
+    """Also where systemd has given no credential at all, so that the environment says nothing of credentials."""
+    monkeypatch.setattr(Path, "is_dir", lambda path: has_systemd and str(path) == "/run/systemd/system")
+    line = "elastiq.conf:5: [ec2] credentials_file: cannot be read (Permission denied), check name and permissions"
+    (told,) = readable_by([line])
+    assert "chmod 640" in told and ("LoadCredential=NAME" in told) is has_systemd
