@@ -325,6 +325,17 @@ def test_the_rpms_daemon_runs_and_an_upgrade_restarts_it(
     assert f'"version": "{HIGHER}"' in of_rpm.run("elastiqctl", "status", "--json")
 
 
+def test_the_rpm_does_not_stop_what_a_mistake_would_keep_down(of_rpm: booted.Machine, higher: Packages) -> None:
+    before = of_rpm.unit("elastiq", "ActiveState", "MainPID")
+    of_rpm.run("sed", "--in-place", "s/^max_vms/max_wms/", CONFIGURATION)
+
+    done = of_rpm.ask("rpm", "--nodeps", "--upgrade", "--force", put(of_rpm, higher.rpm))
+
+    assert done.returncode == 0 and "[quota]" in done.stderr and "max_wms" in done.stderr
+    assert of_rpm.unit("elastiq", "ActiveState", "MainPID") == before
+    of_rpm.run("sed", "--in-place", "s/^max_wms/max_vms/", CONFIGURATION)
+
+
 def test_erased_the_rpm_stops_it_and_keeps_what_is_the_administrators(of_rpm: booted.Machine) -> None:
     said = rpm(of_rpm, "--erase", "elastiq")
 
