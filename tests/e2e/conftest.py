@@ -99,9 +99,8 @@ def higher(packages: Packages, workshop: Workshop) -> Packages:
     """Of the same tree with a higher version and another configuration to install."""
     workshop.next_release(HIGHER)
     clone = workshop.base / "clone"
-    subprocess.run(
-        ["git", "-c", "safe.directory=*", "-C", str(clone), "pull", "--quiet"], check=True, capture_output=True
-    )
+    pull = ["git", "-c", "safe.directory=*", "-C", str(clone), "pull", "--quiet", "origin", "next"]
+    subprocess.run(pull, check=True, capture_output=True)
     return workshop.build(clone, "higher")
 
 

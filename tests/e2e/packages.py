@@ -59,12 +59,14 @@ class Workshop:
         self._git("commit", "--quiet", "--message", "x")
 
     def next_release(self, version: str) -> None:
-        """Commit a tree with another version, which installs another configuration; else it is the same."""
+        """Commit, to the branch `next`, a tree with another version, which installs another configuration."""
+        self._git("checkout", "--quiet", "-b", "next")
         file = self.origin / "elastiq/__init__.py"
         file.write_text(re.sub(r'(__version__ = )"[^"]+"', rf'\1"{version}"', file.read_text()))
         with (self.origin / "packaging/files/elastiq.conf").open("a") as installed:
             installed.write(f"# {NEWS}\n")
         self.commit()
+        self._git("checkout", "--quiet", "main")
 
     def _git(self, *words: str) -> None:
         command = ["git", "-c", "safe.directory=*", "-C", str(self.origin), *words]
