@@ -294,6 +294,35 @@ def test_a_restart_is_refused_when_the_service_could_not_read_what_it_needs(head
     assert ctl(head, "restart")[0] == 0 and main_pid(head) != before
 
 
+def test_the_drop_in_for_another_place_of_the_configuration_starts_it(head: HeadNode) -> None:
+    """Also beside a package's /etc/elastiq.conf that nobody has edited, for which it would not be started."""
+    machine, elsewhere = head.machine, "/etc/cluster/elastiq.conf"
+    dropped, files = "/etc/systemd/system/elastiq.service.d", places.REPOSITORY / "packaging/files"
+    assert ctl(head, "stop")[0] == 0
+    machine.run("install", "-D", "-m", "640", "-g", "elastiq", CONFIGURATION, elsewhere)
+    machine.run("sh", "-c", f"install -D -m 644 {CONFIGURATION} /usr/share/elastiq/elastiq.conf")
+    machine.run("mkdir", "-p", "/usr/libexec/elastiq", "/usr/lib/systemd/system/elastiq.service.d", dropped)
+    machine.put("/usr/libexec/elastiq/is-configured", (files / "is-configured").read_bytes(), 0o755)
+    packaged = "/usr/lib/systemd/system/elastiq.service.d/configured.conf"
+    machine.put(packaged, (files / "configured.conf").read_bytes())
+    machine.run("systemctl", "daemon-reload")
+    code, out, err = ctl(head, "start")
+    assert code and "started" not in out and "ExecCondition=" in err and main_pid(head) == "0"
+
+    told = (places.REPOSITORY / "docs/service.md").read_text().partition("Another place of the configuration")[2]
+    lines = [line.strip() for line in told.splitlines()[2:6]]
+    machine.put(f"{dropped}/place.conf", "\n".join(lines) + "\n")
+    machine.run("systemctl", "daemon-reload")
+    code, out, _ = ctl(head, "start")
+    assert (code, out) == (0, f"elastiq started (pid {main_pid(head)})\n") and main_pid(head) != "0"
+    assert f"config     {elsewhere}\n" in ctl(head, "conf")[1]
+
+    assert ctl(head, "stop")[0] == 0
+    machine.run("rm", f"{dropped}/place.conf", packaged, elsewhere)
+    machine.run("systemctl", "daemon-reload")
+    assert ctl(head, "start")[0] == 0
+
+
 def test_with_a_wrong_configuration_it_stays_down_and_says_so(head: HeadNode) -> None:
     configure(head.machine, quota={"max_vms": 0})
     assert ctl(head, "restart")[0] == 78 and head.status(), "what runs goes on"
@@ -303,7 +332,9 @@ def test_with_a_wrong_configuration_it_stays_down_and_says_so(head: HeadNode) ->
     state = head.machine.unit("elastiq", "ActiveState", "NRestarts", "ExecMainStatus")
     assert state == {"ActiveState": "failed", "NRestarts": "0", "ExecMainStatus": "78"}
     code, _, err = ctl(head, "status")
-    assert code == 3 and "exit code 78" in err
+    assert code == 3 and "exit code 78" in err and f"until it is started: {CONFIGURATION}:" in err
+    said = head.machine.run("journalctl", "--unit=elastiq", "--priority=err", "--output=cat", "--lines=3")
+    assert f"{CONFIGURATION}:" in said and "max_vms" in said
     configure(head.machine)
     assert ctl(head, "start")[0] == 0
 
