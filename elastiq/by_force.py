@@ -95,7 +95,7 @@ def _settle(future: Future[Answer], action: Callable[[], object]) -> None:
     """Do what is due then; the one who asked hears of its failure."""
     try:
         action()
-    except Exception as error:
+    except Exception as error:  # the one who asked hears of it, and a fault goes on to the guard
         future.set_exception(error)
         if not isinstance(error, Refused):
             raise
