@@ -246,9 +246,9 @@ def test_who_is_not_elastiqs_user_is_told_to_be_root_and_nothing_else(
     """What such a user cannot read or write is no fault, and must not be given to him."""
     said = Check("user", "warning", "looked at as grp, while elastiq runs as elastiq", service_user.AS_ROOT)
     monkeypatch.setattr(service_user, "become", lambda *_: said)
-    monkeypatch.setattr(os, "geteuid", lambda: 4711)  # root's start would make the directories
+    user = os.getuid() or 4711  # root's start would make the directories
+    monkeypatch.setattr(os, "geteuid", lambda: user)
     monkeypatch.setattr(os, "access", lambda path, mode: False)
-    monkeypatch.setattr(os, "geteuid", lambda: 4711)
     found = checks(head, code=4)
     for subject in ("state directory", "run directory"):
         one = of(found, subject)
