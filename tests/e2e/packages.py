@@ -102,8 +102,8 @@ class Workshop:
 
 def put(machine: booted.Machine, package: Path) -> str:
     """Copy a package to the machine; returns its place there."""
-    machine.put(f"/root/{package.name}", package.read_bytes())
-    return f"/root/{package.name}"
+    machine.put(f"/srv/{package.name}", package.read_bytes())
+    return f"/srv/{package.name}"
 
 
 def install(machine: booted.Machine, deb: Path) -> str:

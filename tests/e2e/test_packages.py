@@ -150,9 +150,9 @@ def test_plugins_of_others_are_found_where_the_distribution_puts_them(head: Head
     head.machine.run("mkdir", place)
     head.machine.put(f"{place}/METADATA", "Metadata-Version: 2.1\nName: somebodys\nVersion: 1.0\n")
     head.machine.put(f"{place}/entry_points.txt", "[elastiq.batch]\nqueueing = somebodys:Batch\n")
-    head.machine.put("/root/other.conf", "[elastiq]\nbatch_plugin = x\n[ec2]\nimage_id = ami-1\n")
+    head.machine.put("/srv/other.conf", "[elastiq]\nbatch_plugin = x\n[ec2]\nimage_id = ami-1\n")
 
-    said = head.machine.ask("elastiqctl", "--config", "/root/other.conf", "conf")
+    said = head.machine.ask("elastiqctl", "--config", "/srv/other.conf", "conf")
 
     assert said.returncode == 78 and "known are: htcondor, queueing" in said.stderr.replace("`", "")
 
@@ -244,7 +244,7 @@ def test_installed_again_it_waits_to_be_started_and_knows_its_machines(
 def test_an_upgrade_does_not_start_what_was_stopped(head: HeadNode, higher: Packages) -> None:
     head.machine.run("elastiqctl", "stop")
 
-    head.machine.run("apt-get", "install", "--yes", "--reinstall", f"/root/{higher.deb.name}", timeout_s=120)
+    head.machine.run("apt-get", "install", "--yes", "--reinstall", f"/srv/{higher.deb.name}", timeout_s=120)
 
     assert head.machine.unit("elastiq", "ActiveState") == {"ActiveState": "inactive"}
     assert not head.machine.exists("/run/elastiq.stopped")

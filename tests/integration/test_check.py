@@ -265,7 +265,7 @@ def test_who_is_not_elastiqs_user_is_told_to_be_root_and_nothing_else(
 def test_a_configuration_that_only_root_can_read_is_not_called_wrong(
     head: Head, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`elastiqctl --config /root/NEW check` becomes the service's user, who cannot look into /root."""
+    """`elastiqctl --config NEW check` of a file in root's home becomes the service's user, who cannot look there."""
     said, access = Check("user", "ok", "looked at as elastiq, as whom elastiq runs"), os.access
 
     def become(*_: Any) -> Check:

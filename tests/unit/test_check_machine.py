@@ -257,7 +257,7 @@ def test_root_tries_another_configuration_for_the_service_as_its_user(
     """With its environment and credentials. Another user means a daemon of his own."""
     monkeypatch.setattr(os, "geteuid", lambda: uid)
     monkeypatch.setattr(systemd, "found", lambda args: None if args.config else others)
-    args = Namespace(config="/root/NEW", statedir=None, rundir=None, logdir=None, service=service)
+    args = Namespace(config="/srv/NEW", statedir=None, rundir=None, logdir=None, service=service)
     assert check._is_for_service(args) is meant
 
 
