@@ -123,9 +123,9 @@ class Core:
             write()
             return True
         except StoreError as exc:
-            self.count("store_errors")
-            self.store_broken = True
-            self.tell("store", f"{exc}: nothing is launched until it can be written")
+            from elastiq.faults import of_store
+
+            of_store(self, exc)
             return False
 
     def off(self, act: str) -> str:
@@ -162,15 +162,14 @@ class Core:
         return take
 
     def explain(self, error: Optional[BaseException]) -> str:
-        """One line for a failed call. What is no `SourceError` or deadline is a plugin's bug, and said so."""
+        """One line for a failed call."""
         if error is None:
             return "no answer"
         if isinstance(error, (SourceError, DeadlineError)):
             return str(error)
-        self.count("plugin_faults")
-        text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
-        self.tell_once(f"fault {type(error).__name__}", f"a plugin failed in a way it should not:\n{text}")
-        return f"{type(error).__name__}: {error}"
+        from elastiq.faults import of_plugin
+
+        return of_plugin(self, error)
 
     def failed(self, subject: str, what: str, outcome: Outcome[Any]) -> bool:
         """Whether a call has failed; that it has is logged."""
@@ -277,10 +276,9 @@ class Core:
     def _moved(self, move: Move) -> None:
         node, before, after = move.node, move.before, move.after
         if not move.legal:
-            self.count("illegal_transitions")
-            text = f"{node.name}: illegal transition {before.value} -> {after.value} ({move.reason})"
-            self.say("fault", text, logging.ERROR, reason=text)
-            return
+            from elastiq.faults import illegal
+
+            return illegal(self, move)
         facts = {key: getattr(node, key) for key in ("id", "instance_id", "pool", "flavour")}
         facts.update(node=node.name, before=before.value, after=after.value, reason=move.reason)
         level = logging.DEBUG if {before, after} == IN_SERVICE else logging.INFO  # jobs come and go

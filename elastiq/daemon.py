@@ -105,7 +105,7 @@ class Daemon:
 
             self.matching = Matching(self.core, self.plan_soon)
         told = self.matching is None and any(pool.terms.worker_ad for pool in self.core.settings.pools)
-        self.core.tell("worker_ad", "has no effect without HTCondor's Python bindings" if told else "")
+        self.core.tell("worker_ad", "has no effect, jobs are not matched (HTCondor: bindings)" if told else "")
 
     def follow_extras(self) -> None:
         """Begin or go on with what the sections of `elastiq.extras` ask for. Again after a reload."""

@@ -218,10 +218,16 @@ class BatchSystem(ABC):
         """Before a launch (Slurm, Grid Engine)."""
 
     def register(self, instance: Instance) -> None:  # noqa: B027
-        """When the address of a new instance is known (Grid Engine)."""
+        """When the addresses of a new instance are known (Slurm, Grid Engine): let the system expect its worker. Asked
+        again while it raises, after a restart, and with new addresses; done twice, it has done it once."""
+
+    def unregister(self, instance: Instance) -> None:  # noqa: B027
+        """After the end of an instance that may have been registered, whether or not it joined. As `register`; what
+        another instance has by now is left alone."""
 
     def forget(self, worker: str) -> None:  # noqa: B027
-        """After the end of its instance: remove what the system still holds of the worker."""
+        """After the end of its instance: remove what the system still holds of the worker. One that is in service
+        (again) is left alone. Where `register` is there too, it is asked again while it raises."""
 
     def fits(self, group: JobGroup, machine: Resources) -> tuple[bool, str]:
         """Whether one job of the group could run on an empty machine, and if not, why. Pure."""

@@ -50,6 +50,7 @@ ON_DEMAND = {
     "elastiq.failed_boots": "a machine that never joined",
     "elastiq.failed_drains": "a drain that failed, or is undone",
     "elastiq.failed_launches": "a launch that was refused, or whose outcome is not known",
+    "elastiq.faults": "a bug, or a store that cannot be written",
     "elastiq.findings": "another head's instances, or such as a lost state does not know",
     "elastiq.further_pools": "a section [ec2:NAME]",
     "elastiq.explain": "a client that asks for the status",

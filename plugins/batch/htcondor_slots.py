@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import ipaddress
 import re
 import urllib.parse
-from contextlib import suppress
 from typing import Iterable, Optional, Sequence
 
 from elastiq.interfaces import Resources, Worker, WorkerState
+from elastiq.plugins.batch import hosts
 from elastiq.plugins.batch.htcondor_ads import Row, number, word
 
 SLOT_ATTRIBUTES = (
@@ -157,13 +156,5 @@ def addresses(row: Row) -> frozenset[str]:
     addrs), and the one that a NO_DNS host name is (``10-0-0-7.domain``, ``2001-db8--7.domain``; EC2's
     ``ip-10-0-0-7``)."""
     sinful = BROKER.sub("", urllib.parse.unquote(BROKER.sub("", word(row, "myaddress"))))
-    label = word(row, "machine").partition(".")[0].removeprefix("ip-")
-    found = {label.replace("-", "."), label.replace("-", ":")}
-    found.update(v6.replace("-", ":") or v4 for v6, v4 in LITERAL.findall(sinful))
-    usable = set()
-    for text in found:
-        with suppress(ValueError):
-            ip = ipaddress.ip_address(text)
-            if not (ip.is_loopback or ip.is_unspecified or ip.is_link_local):
-                usable.add(str(ip))
-    return frozenset(usable)
+    spelt = (v6.replace("-", ":") or v4 for v6, v4 in LITERAL.findall(sinful))
+    return hosts.addresses(word(row, "machine"), spelt)

@@ -132,8 +132,9 @@ class AtWork:
 
     def join(self) -> None:
         """The one machine becomes a worker, and no job waits any more."""
-        until(lambda: "launched as i-" in self.text)
+        until(self.machines)
         (machine,) = self.machines()
+        until(lambda: machine.id in self.text)  # "launched as", or "booting" where a listing was quicker
         self.pool.load()["jobs"].clear()
         self.pool.save()
         self.pool.add_worker("w1", machine.private_ip, cpus=1, memory_mb=4000)

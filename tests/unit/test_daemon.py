@@ -586,7 +586,7 @@ def test_a_notice_goes_when_its_cause_goes(error: SourceError) -> None:
 def test_a_worker_ad_that_the_batch_system_cannot_use_is_told_until_it_can() -> None:
     pools = (a_pool(terms=Terms(worker_ad=("HasDocker = true",))),)
     rig = Rig(pools=pools)
-    assert rig.core.notices["worker_ad"] == "has no effect without HTCondor's Python bindings"
+    assert rig.core.notices["worker_ad"] == "has no effect, jobs are not matched (HTCondor: bindings)"
     take_over(rig.daemon, rig.settings, MatchingBatch(), {"aws": rig.cloud})
     assert "worker_ad" not in rig.core.notices
     take_over(rig.daemon, some_settings(), rig.batch, {"aws": rig.cloud})

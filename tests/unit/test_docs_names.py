@@ -11,12 +11,12 @@ from elastiq.cli.parser import VERBS
 from elastiq.extras import options_of
 from elastiq.interfaces import Owner
 from elastiq.keys import CORE, POOL
-from elastiq.plugin_loader import batch_class, cloud_class
+from elastiq.plugin_loader import BATCH_GROUP, BUILT_IN, batch_class, cloud_class
 from elastiq.plugins.cloud.ec2_instances import sort_instances
 from elastiq.timetable import OPTIONS as OF_SCHEDULES
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = [*sorted((ROOT / "docs").glob("*.md")), ROOT / "README.md"]
+PAGES = [*sorted((ROOT / "docs").rglob("*.md")), ROOT / "README.md"]
 PAGES_OF_KEYS = (
     "getting-started",
     "head-node",
@@ -31,9 +31,10 @@ OTHERS = re.compile(r"condor_\w+|drain_node|write_files|\w+\.\w+")
 
 
 def keys() -> set[str]:
-    batch, cloud = batch_class("htcondor"), cloud_class("ec2")
+    cloud = cloud_class("ec2")
+    batches = [batch_class(name).OPTIONS for name in BUILT_IN[BATCH_GROUP]]
     extras = [options_of(name) for name in ("hooks", "metrics", "web") if (ROOT / "elastiq" / f"{name}.py").exists()]
-    tables = (*CORE.values(), POOL, batch.OPTIONS, cloud.OPTIONS, OF_SCHEDULES, *extras)
+    tables = (*CORE.values(), POOL, *batches, cloud.OPTIONS, OF_SCHEDULES, *extras)
     return {option.name for table in tables for option in table}
 
 

@@ -1,0 +1,34 @@
+"""What is told of bugs in elastiq and its plugins, and of a store that cannot be written. Imported only then."""
+
+from __future__ import annotations
+
+import logging
+import traceback
+from typing import TYPE_CHECKING
+
+from elastiq.nodes import Move
+from elastiq.store import StoreError
+
+if TYPE_CHECKING:
+    from elastiq.core import Core
+
+
+def of_plugin(core: Core, error: BaseException) -> str:
+    """What is no `SourceError` or deadline is a plugin's bug, and said so."""
+    core.count("plugin_faults")
+    text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
+    core.tell_once(f"fault {type(error).__name__}", f"a plugin failed in a way it should not:\n{text}")
+    return f"{type(error).__name__}: {error}"
+
+
+def illegal(core: Core, move: Move) -> None:
+    """A transition that the table does not have; it was not made."""
+    core.count("illegal_transitions")
+    text = f"{move.node.name}: illegal transition {move.before.value} -> {move.after.value} ({move.reason})"
+    core.say("fault", text, logging.ERROR, reason=text)
+
+
+def of_store(core: Core, error: StoreError) -> None:
+    core.count("store_errors")
+    core.store_broken = True
+    core.tell("store", f"{error}: nothing is launched until it can be written")

@@ -1,0 +1,54 @@
+"""Jobs, one by one or in lots -> groups of one shape. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+
+from elastiq.interfaces import JobGroup, Resources
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What makes jobs alike; the fields are those of `JobGroup`."""
+
+    request: Resources
+    requirements: str = ""
+    not_eligible: str = ""
+    pools: tuple[str, ...] = ()
+    nodes: int = 1
+    ad: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> str:
+        """The same in every read, and after a restart. Why none could run now is no part of it: it may change."""
+        parts = (*vars(self.request).values(), self.requirements, self.pools, self.nodes, self.ad)
+        return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
+
+
+class Groups:
+    """Counts jobs by their shapes."""
+
+    def __init__(self) -> None:
+        self._counts: dict[Shape, list[int]] = {}
+        self._samples: dict[Shape, str] = {}
+
+    def add(self, shape: Shape, waiting: int = 0, running: int = 0, sample: str = "") -> None:
+        """Count so many more. ``sample`` names one of those that wait."""
+        counts = self._counts.setdefault(shape, [0, 0])
+        counts[0] += waiting
+        counts[1] += running
+        if waiting and sample:
+            self._samples.setdefault(shape, sample)
+
+    def all(self) -> tuple[JobGroup, ...]:
+        """A group for each shape, in the order in which they came. Shapes that differ in nothing but why their jobs
+        cannot run have keys of their own."""
+        eligible = {shape.key for shape in self._counts if not shape.not_eligible}
+        found = []
+        for shape, (waiting, running) in self._counts.items():
+            why = shape.not_eligible
+            key = f"{shape.key}:{why}" if why and shape.key in eligible else shape.key
+            values = {**vars(shape), "key": key, "waiting": waiting, "running": running}
+            found.append(JobGroup(sample_job=self._samples.get(shape, ""), **values))
+        return tuple(found)
