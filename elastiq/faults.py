@@ -6,11 +6,10 @@ import logging
 import traceback
 from typing import TYPE_CHECKING
 
-from elastiq.nodes import Move
-from elastiq.store import StoreError
-
 if TYPE_CHECKING:
     from elastiq.core import Core
+    from elastiq.nodes import Move
+    from elastiq.store import StoreError
 
 
 def of_plugin(core: Core, error: BaseException) -> str:
