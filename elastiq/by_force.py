@@ -185,7 +185,7 @@ class _Forced:
             core.registry.move(node, State.DRAINING, node.ordered, core.wall())
             node.act_ended, node.acting = None, True
             core.persist()
-            core.act_on_batch(node, partial(core.batch.drain, node.worker, DrainMode.PEACEFUL), self._drained)
+            core.act_on_batch(node.id, partial(core.batch.drain, node.worker, DrainMode.PEACEFUL), self._drained)
         else:
             node.acting = True
             self._name()

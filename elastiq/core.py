@@ -19,12 +19,13 @@ from elastiq.events import EventQueue
 from elastiq.executor import DeadlineError, Done, Executor, Outcome, Still, always
 from elastiq.health import Health
 from elastiq.interfaces import BatchSystem, Cloud, Owner, SourceError
-from elastiq.nodes import AT_BOOT, IN_SERVICE, SPENT, TO_COME, Move, Node, Registry, State
+from elastiq.nodes import AT_BOOT, IN_SERVICE, SPENT, TO_COME, Move, Registry, State
 from elastiq.settings import Settings
 from elastiq.store import Store, StoreError, learned_from_json, learned_to_json
 
 if TYPE_CHECKING:
     from elastiq.limits import Ledger
+    from elastiq.preparing import Records
 
 log = logging.getLogger("elastiq")
 T = TypeVar("T")
@@ -66,6 +67,7 @@ class Core:
         self.counters: Counter[str] = Counter()
         self.notices: dict[str, str] = {}  # what a person should know now, by subject
         self.ledger: Optional[Ledger] = None  # where a limit of launches or cost is set
+        self.records: Optional[Records] = None  # where the batch system has to be told of machines
         self.drained: frozenset[str] = frozenset()  # pools that a person takes out of service
         self.paused: Mapping[str, str] = {}  # "launch" or "terminate", and why a person wants none
         self.scaled: Mapping[str, int] = {}  # by pool, "" for the cluster: the min_vms that a person set
@@ -184,12 +186,9 @@ class Core:
         self.count("reads")
         return self.executor.read(source, call, self._guarded(source, done), plugin.call_deadline_s + MARGIN_S)
 
-    def batch_has(self, hook: str) -> bool:
-        """Whether the batch system has something to do there."""
-        return getattr(type(self.batch), hook) is not getattr(BatchSystem, hook)
-
-    def act_on_batch(self, node: Node, call: Act, done: Done[Any]) -> None:
-        self._act("batch", self.batch, node.id, call, done)
+    def act_on_batch(self, key: str, call: Act, done: Done[Any]) -> None:
+        """Acts of one ``key``, as a node's id, are done in their order."""
+        self._act("batch", self.batch, key, call, done)
 
     def act_on_cloud(self, site: str, key: str, call: Act, done: Done[Any], still: Still = always) -> None:
         self._act(f"cloud {site}", self.clouds[site], key, call, done, still)

@@ -104,6 +104,10 @@ class Daemon:
             from elastiq.matching import Matching
 
             self.matching = Matching(self.core, self.plan_soon)
+        if self.core.batch.keeps_records and self.core.records is None:
+            from elastiq.preparing import Records
+
+            self.core.records = Records(self.core)
         told = self.matching is None and any(pool.terms.worker_ad for pool in self.core.settings.pools)
         self.core.tell("worker_ad", "has no effect, jobs are not matched (HTCondor: bindings)" if told else "")
 
@@ -228,6 +232,8 @@ class Daemon:
         plan = self._plans(situation)
         if self.matching:
             self.matching.ask()
+        if core.records is not None:
+            core.records.follow()
         self.last_plan, self.last_plan_at = plan, core.wall()
         if plan.launches or plan.drains or plan.ends or plan.failed or plan.returns:
             core.say("plan", f"plan: {plan.summary}", subject="plan", reason=plan.summary)

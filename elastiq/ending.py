@@ -54,7 +54,7 @@ class Ending:
             return
         node.acting = True
         drain = partial(core.batch.drain, node.worker, DrainMode.PEACEFUL if step.for_good else DrainMode.IF_IDLE)
-        core.act_on_batch(node, drain, partial(self._drained, node))
+        core.act_on_batch(node.id, drain, partial(self._drained, node))
 
     def dry_run(self, step: Step, what: str) -> bool:
         core, name = self.core, step.node.name
@@ -209,7 +209,9 @@ class Ending:
         core, worker = self.core, node.worker
         for subject in ("ending", "black hole"):
             core.tell(f"{subject} {node.name}", "")
-        if worker is None or not core.batch_has("forget"):
+        if core.records is not None:
+            return core.records.forget(node)
+        if worker is None:
             return
 
         def forgotten(outcome: Outcome[None]) -> None:
@@ -217,4 +219,4 @@ class Ending:
                 core.count("forget_errors")
                 log.debug("forget %s: %s", worker, core.explain(outcome.error))
 
-        core.act_on_batch(node, partial(core.batch.forget, worker), forgotten)
+        core.act_on_batch(node.id, partial(core.batch.forget, worker), forgotten)

@@ -56,4 +56,4 @@ def undrain(core: Core, node: Node) -> None:
         node.acting = False
         core.failed(f"undrain {node.id}", f"return {node.name}", outcome)
 
-    core.act_on_batch(node, partial(core.batch.undrain, node.worker), undrained)
+    core.act_on_batch(node.id, partial(core.batch.undrain, node.worker), undrained)

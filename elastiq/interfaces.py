@@ -183,6 +183,7 @@ class BatchSystem(ABC):
 
     can_drain: bool = True
     can_match: bool = False  # `match` knows more than `fits`
+    keeps_records: bool = False  # `prepare`, `register` or `unregister` has something to do
     call_deadline_s: float = 60.0
 
     @classmethod

@@ -66,10 +66,8 @@ class Launching:
             core.persist()
         core.count("launches_asked", order.count)
         call = partial(core.clouds[pool.site].launch, intent)
-        if core.batch_has("prepare"):
-            from elastiq.preparing import prepare_and_launch
-
-            call = partial(prepare_and_launch, core.batch, core.clouds[pool.site], intent)
+        if core.records is not None:
+            call = partial(core.records.launching, core.clouds[pool.site], intent)
         core.act_on_cloud(pool.site, f"launch {identifier}", call, partial(self._answered, intent, pool.site))
         return True
 
@@ -102,10 +100,6 @@ class Launching:
             node.instance, node.addresses = instance, instance.addresses
             node.listed_by = core.now() + core.settings.intent_settle_s
             core.registry.move(node, State.PENDING, f"launched as {instance.id}: {node.reason}", core.wall())
-            if core.batch_has("register"):
-                from elastiq.preparing import register
-
-                register(core, node, instance)
         bound = min(len(free), len(new))
         core.count("launched", bound)
         return bound

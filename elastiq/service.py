@@ -32,7 +32,6 @@ from elastiq.threads import ThreadExecutor
 log = logging.getLogger("elastiq.service")
 
 EXIT_FAULT = 70  # EX_SOFTWARE: the loop ended by a fault of ours, its traceback is in the log
-IN_FLIGHT_S = 8.0  # for calls in flight, after the loop has ended
 LEAVE_S = 9.5  # after the first signal, whatever hangs
 ENDED = 0  # no signal has this number: the decision loop has ended
 
@@ -134,7 +133,7 @@ class Service:
             self.events.post(self._feed)
             daemon.run()
             control.close()
-            daemon.close(IN_FLIGHT_S)
+            daemon.close()
         except EXPECTED as error:
             from elastiq.exits import explained
 

@@ -27,7 +27,6 @@ from elastiq.interfaces import (
     UnsupportedError,
 )
 from elastiq.nodes import Node, State
-from elastiq.preparing import register
 from elastiq.situation import Launch, Step
 from elastiq.stopped import startable
 
@@ -245,9 +244,6 @@ def _answered(launching: Launching, order: Launch, nodes: Sequence[Node], answer
         _not_started(core, refused, detail, its_own=True)
     else:
         core.health.launched(order.offer, nodes[0].site)
-    for node in nodes:
-        if node not in refused and node.instance is not None and core.batch_has("register"):
-            register(core, node, node.instance)
 
 
 _UNKNOWN = EndAnswer(EndOutcome.FAILED, "the cloud's answer does not name it")

@@ -39,7 +39,6 @@ CHECKS = {
 }
 NO_SUCH_DRAIN = b"error code 10002"
 HOST = re.compile(r"[a-z0-9._-]+")
-ON_THE_PATH = " (HTCondor's tools must be installed, and on the PATH of elastiq)"
 
 
 class HTCondor(BatchSystem):
@@ -158,12 +157,12 @@ class HTCondor(BatchSystem):
     def drain(self, worker: str, mode: DrainMode) -> DrainAnswer:
         """Drain every startd of the machine, or none."""
         if not self.can_drain:
-            return _refused("drain = no in [htcondor]")
+            return DrainAnswer(DrainOutcome.REFUSED, "drain = no in [htcondor]")
         # By the name of a slot: a name with an @ in it needs no DNS, and by name (not by address) who is
         # ADMINISTRATOR at the collector gets the right from there (SEC_ENABLE_REMOTE_ADMINISTRATION).
         startds = pool.startds(self._slots_of(worker))
         if not startds:
-            return _refused(f"the collector knows no worker {worker}")
+            return DrainAnswer(DrainOutcome.REFUSED, f"the collector knows no worker {worker}")
         self._drains[worker] = self._reason + uuid.uuid4().hex[:8]
         for number, startd in enumerate(startds):
             answer = self._drain(worker, startd, mode)
@@ -227,7 +226,7 @@ class HTCondor(BatchSystem):
         try:
             return run(argv, timeout_s=self._timeout_s, max_output=MAX_OUTPUT, stdin=stdin)
         except CommandError as error:
-            hint = ON_THE_PATH if isinstance(error, CommandNotFound) else ""
+            hint = " (HTCondor's tools must be on the PATH of elastiq)" if isinstance(error, CommandNotFound) else ""
             raise SourceError(f"{error}{hint}") from None
 
     def _ask(self, tool: str, *args: str) -> list[ads.Row]:
@@ -241,10 +240,6 @@ class HTCondor(BatchSystem):
 def has_bindings() -> bool:
     """Whether HTCondor's bindings seem to be there, for our Python or the system's: by their files alone."""
     return any(map(find_spec, ("htcondor2", "htcondor"))) or any(glob("/usr/lib*/python3*/*-packages/htcondor*"))
-
-
-def _refused(why: str) -> DrainAnswer:
-    return DrainAnswer(DrainOutcome.REFUSED, why)
 
 
 def _attributes(constraint: str) -> list[str]:

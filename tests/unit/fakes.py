@@ -148,6 +148,8 @@ class FakeBatch(BatchSystem):
                 "recorded": {},
                 "jobs on": (),
                 "prepare": None,
+                "register": None,
+                "unregister": None,
                 "forget": None,
             }
         )
@@ -182,11 +184,23 @@ class FakeBatch(BatchSystem):
         answer: tuple[str, ...] = self.script.ask("jobs on", worker)
         return answer
 
+    def forget(self, worker: str) -> None:
+        self.script.ask("forget", worker)
+
+
+class RecordingBatch(FakeBatch):
+    """One that has to be told of machines."""
+
+    keeps_records = True
+
     def prepare(self, intent: Intent) -> None:
         self.script.ask("prepare", intent)
 
-    def forget(self, worker: str) -> None:
-        self.script.ask("forget", worker)
+    def register(self, instance: Instance) -> None:
+        self.script.ask("register", instance.id, instance.addresses)
+
+    def unregister(self, instance: Instance) -> None:
+        self.script.ask("unregister", instance.id, instance.addresses)
 
 
 class MatchingBatch(FakeBatch):

@@ -24,9 +24,10 @@ from elastiq.interfaces import (
 )
 from elastiq.launching import Launching
 from elastiq.nodes import State
+from elastiq.preparing import Records
 from elastiq.situation import Launch
 from elastiq.store import StoreError
-from tests.unit.fakes import MARK, UNREACHABLE, Pending, Surroundings
+from tests.unit.fakes import MARK, UNREACHABLE, Pending, RecordingBatch, Surroundings
 from tests.unit.values import a_node, a_pool, group, listing
 
 OFFER = Offer("ec2", "medium")
@@ -155,11 +156,19 @@ def test_machines_that_were_made_are_pending_and_the_intent_is_closed() -> None:
     assert (rig.intents(), rig.replans, rig.core.counters["launched"]) == ([], 1, 2)
 
 
+class PreparingRig(Rig):
+    batch_class = RecordingBatch
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.core.records = Records(self.core)
+
+
 def test_the_batch_system_is_prepared_first_and_if_it_is_not_ready_nothing_was_launched() -> None:
-    rig = Rig()
+    rig: Rig = PreparingRig()
     rig.launch(1).finish()
     assert [asked[0] for asked in rig.batch.script.asked] == ["prepare"]
-    rig = Rig()
+    rig = PreparingRig()
     rig.batch.script.answers["prepare"] = SourceError("qmaster is down")
     rig.launch(1).finish()
     assert (rig.asked(), rig.states(), rig.intents()) == ([], [], [])

@@ -62,6 +62,13 @@ def test_the_built_in_plugins_are_found_with_the_keys_that_are_declared_for_them
     assert cloud.networks_of(values) == ("a", "b")
 
 
+@pytest.mark.parametrize("name", sorted(plugin_loader.BUILT_IN[plugin_loader.BATCH_GROUP]))
+def test_a_plugin_that_has_to_be_told_of_machines_says_so(name: str) -> None:
+    plugin = plugin_loader.batch_class(name)
+    hooks = [hook for hook in ("prepare", "register", "unregister") if hook in vars(plugin)]
+    assert plugin.keeps_records == bool(hooks), hooks
+
+
 @pytest.mark.usefixtures("third_party")
 def test_a_third_partys_plugin_is_found_by_its_entry_point() -> None:
     assert plugin_loader.batch_class("flux").section == "flux"
