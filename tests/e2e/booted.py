@@ -11,8 +11,6 @@ Limits: it has the host's kernel and control groups, so that MemoryMax= and IPAd
 from __future__ import annotations
 
 import contextlib
-import fcntl
-import hashlib
 import itertools
 import os
 import shlex
@@ -22,17 +20,15 @@ import subprocess
 from pathlib import Path
 from typing import Iterator, Optional, Sequence
 
-from tests.e2e.rig import debian, places
-from tests.e2e.rig.process import RigError, poll, run, running, send, start
+from tests.e2e.rig import debian, places, roots
+from tests.e2e.rig.process import RigError, child, poll, running, send, start
 
-NEEDED = ("mmdebstrap", "systemd-nspawn", "unshare", "nsenter", "setpriv")
 PACKAGES = ("systemd", "systemd-sysv", "dbus", "iproute2", "procps", "python3", "man-db", "bash-completion", "condor")
 IN_CACHE = ("python3-boto3", "python3-pythonjsonlogger", "cloud-init", "rpm")
 BOOT_S = 60
 
 _numbers = itertools.count()
 
-_APT_SETTINGS = ('APT::Install-Recommends "false"', 'Acquire::Languages "none"')
 _HOOK = (
     'chroot "$1" apt-get install --yes --download-only ' + " ".join(IN_CACHE),
     'chroot "$1" systemctl disable condor.service',
@@ -43,10 +39,7 @@ _HOOK = (
 
 def missing() -> str:
     """Why no machine can be booted here; empty if one can, as far as can be told without trying."""
-    if os.geteuid() != 0:
-        return "it needs root (mounts, namespaces)"
-    absent = [name for name in NEEDED if shutil.which(name) is None]
-    return f"these commands are missing: {', '.join(absent)}" if absent else ""
+    return roots.missing() or ("" if shutil.which("systemd-nspawn") else "this command is missing: systemd-nspawn")
 
 
 def system() -> Path:
@@ -54,27 +47,9 @@ def system() -> Path:
     reason = missing()
     if reason:
         raise RigError(reason)
-    places.base().mkdir(parents=True, exist_ok=True)
-    recipe = hashlib.sha256(repr((PACKAGES, IN_CACHE, _APT_SETTINGS, _HOOK)).encode()).hexdigest()
-    root = places.base() / f"debian-{recipe[:12]}"  # one of another recipe may be in use
-    with (places.base() / "debian.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        complete = root.with_suffix(".complete")
-        if not complete.exists():
-            shutil.rmtree(root, ignore_errors=True)
-            _make(root)
-            complete.touch()
-    return root
-
-
-def _make(root: Path) -> None:
-    options = ["--dpkgopt=force-unsafe-io", *(f"--aptopt={line}" for line in _APT_SETTINGS)]
-    options += [f"--customize-hook={line}" for line in _HOOK]
-    command = ["mmdebstrap", "--quiet", "--variant=minbase", f"--include={','.join(PACKAGES)}", *options]
     # apt's lists and packages stay: the machine itself has no network
     skip = "--skip=cleanup/apt/lists,cleanup/apt/cache"
-    source = f"deb [signed-by={debian.keyring()}] {debian.mirror()} {debian.SUITE} main"
-    run([*command, skip, debian.SUITE, root, source], timeout_s=600)
+    return roots.root(roots.Recipe(debian.SUITE, PACKAGES, _HOOK, (skip,), whole=True))
 
 
 # With the test run ends this process, with that the namespace of all its processes, and with the last of them the mount
@@ -99,14 +74,6 @@ while :; do
     [ $code = 133 ] || exit $code
 done
 """
-
-
-def _child(pid: int) -> Optional[int]:
-    try:
-        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    except OSError:
-        return None
-    return int(children[0]) if children else None
 
 
 def _name(pid: int) -> str:
@@ -158,7 +125,7 @@ class Machine:
     def _find_pid(self) -> Optional[int]:
         pid = running(self._pid_file)  # unshare, then the script, then systemd-nspawn, then what it booted
         for _ in range(3):
-            pid = pid and _child(pid)
+            pid = pid and child(pid)
         return pid
 
     @property

@@ -76,6 +76,15 @@ def send(pid: int, number: int) -> None:
         pass
 
 
+def child(pid: int) -> Optional[int]:
+    """The first process that this one has started and that lives still."""
+    try:
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    except OSError:
+        return None
+    return int(children[0]) if children else None
+
+
 def poll(condition: Callable[[], object], deadline_s: float, every_s: float = 0.05) -> bool:
     """Wait until the condition holds; False if it did not in time."""
     until = time.monotonic() + deadline_s
