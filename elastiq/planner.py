@@ -28,6 +28,11 @@ def plan(s: Situation) -> Plan:
     """Decide what to launch, drain and end now."""
     noticed, odd, may_leave = _unusual(s)
     leaving = scale_down.leaving(s, may_leave)
+    waiting = [g for g in s.jobs.groups if g.waiting > 0] if s.jobs is not None else []
+    keeps_some = s.settings.min_vms or any(pool.min_vms or pool.terms.min_idle_vms for pool in s.settings.pools)
+    if not (waiting or keeps_some or noticed or odd or s.settings.consolidate):  # most of a day's plans
+        made = Plan((), tuple(scale_down.drains(s, frozenset(), leaving)), *scale_down.useless(s))
+        return replace(made, summary=_summary(s, made))
     room = _room(s, leaving)
     orders = Orders(s, room)
     may_launch = not s.no_launch and s.settled
@@ -37,23 +42,21 @@ def plan(s: Situation) -> Plan:
 
         seldom = Seldom(s, room, orders, leaving, may_launch)
         may_launch = seldom.may_launch
-    keeps_some = s.settings.min_vms or any(pool.min_vms or pool.terms.min_idle_vms for pool in s.settings.pools)
     if may_launch and keeps_some:
         from elastiq import minima
 
         minima.floor(orders, leaving)
-    verdicts = _serve(s, room, orders, leaving)
+    verdicts = _serve(orders, waiting, leaving)
     if may_launch and keeps_some:
         minima.spares(orders, leaving)
-    groups = s.jobs.groups if s.jobs is not None else ()
-    on_trial = {g.key: g for g in groups if g.waiting and s.trials.standing(g.key) is Standing.TRYING}
+    on_trial = {g.key: g for g in waiting if s.trials.standing(g.key) is Standing.TRYING}
     unused = unused_room(s, on_trial) if on_trial else {}
     reserved = room.reserved.union(node.id for machines in unused.values() for node, _ in machines)
-    drains = scale_down.drains(s, reserved, leaving) if not s.no_end else []
+    drains = scale_down.drains(s, reserved, leaving)
     launches = orders.merged()
     drains = seldom.drains(drains, launches, verdicts) if seldom else drains
     returns = seldom.returns() if seldom else ()
-    failed, kept, ends = scale_down.useless(s)
+    failed, ends, kept = scale_down.useless(s)
     ends += seldom.ends(orders) if seldom else ()
     limit_s = s.settings.unused_room_s
     found_out = {
@@ -106,12 +109,10 @@ def _room(s: Situation, leaving: Mapping[str, str]) -> Room:
     return Room(RoomClass(one[0], names, *one[1:]) for one, names in found.items())
 
 
-def _serve(s: Situation, room: Room, orders: Orders, leaving: Mapping[str, str]) -> tuple[Verdict, ...]:
+def _serve(orders: Orders, waiting: Sequence[JobGroup], leaving: Mapping[str, str]) -> tuple[Verdict, ...]:
     """Go through the waiting groups: the untried ones first, so that those known to run are never
     starved by room that an impossible one holds; then the largest jobs."""
-    if s.jobs is None:
-        return ()
-    waiting = [g for g in s.jobs.groups if g.waiting > 0]
+    s = orders.s
     waited = {g.key: s.history.waited(g.key) for g in waiting if not g.not_eligible}
     threshold = max(1, s.settings.waiting_jobs_threshold)
     acting = sum(waited.values()) >= threshold
@@ -123,7 +124,7 @@ def _serve(s: Situation, room: Room, orders: Orders, leaving: Mapping[str, str])
         return (s.trials.standing(g.key) is Standing.SERVED, -asked[0], -asked[1], g.key)
 
     ordered = sorted(waiting, key=order)
-    holds = _hold(s, ordered, waited if acting else {}, room, orders)
+    holds = _hold(orders, ordered, waited if acting else {})
     trying = {g.key for g in waiting if s.trials.standing(g.key) is Standing.TRYING}
     lost: Counter[str] = Counter()
     tried = [n for n in s.registry if n.groups and not trying.isdisjoint(n.groups)] if trying else ()
@@ -157,14 +158,11 @@ class _Asking:
     matchable: bool = True
 
 
-def _hold(
-    s: Situation, groups: Sequence[JobGroup], waited: Mapping[str, int], room: Room, orders: Orders
-) -> dict[str, Held]:
+def _hold(orders: Orders, groups: Sequence[JobGroup], waited: Mapping[str, int]) -> dict[str, Held]:
     """Reserve room: for each group first what was launched for it, then for jobs that have waited long enough, of all
     groups, and then for the others, which will use what is left. Room that a group did not use must not keep
     machines of another pool from it."""
-    holds = {group.key: Held() for group in groups}
-    able = []
+    s, holds, able = orders.s, {group.key: Held() for group in groups}, []
     for group in groups:
         if not (group.not_eligible or s.trials.get(group.key).refused_by):
             fresh = s.history.waiting_s(group.key, s.now) < s.settings.unused_room_s
@@ -174,12 +172,12 @@ def _hold(
         for group, held, asked, use_stale, refuses in able:
             old = min(waited.get(group.key, 0), group.waiting)
             if step == 0:
-                room.hold_own(group.key, asked, group.waiting * group.nodes, use_stale, refuses, held)
+                orders.room.hold_own(group.key, asked, group.waiting * group.nodes, use_stale, refuses, held)
             elif step == 1 and old:
-                room.hold(asked, old * group.nodes, use_stale, refuses, held)
-                room.needed.update(held.machines)
+                orders.room.hold(asked, old * group.nodes, use_stale, refuses, held)
+                orders.room.needed.update(held.machines)
             elif step == 2 and old < group.waiting:
-                room.hold(asked, group.waiting * group.nodes, use_stale, refuses, held)
+                orders.room.hold(asked, group.waiting * group.nodes, use_stale, refuses, held)
     for group, held, *_ in able:
         if group.nodes > 1:
             from elastiq.sizing import claimed

@@ -6,7 +6,7 @@ Pure.
 from __future__ import annotations
 
 from collections import Counter
-from typing import AbstractSet, Mapping, Optional
+from typing import AbstractSet, Mapping
 
 from elastiq.interfaces import Pool, WorkerState
 from elastiq.nodes import AT_BOOT, IN_SERVICE, Node, State
@@ -29,15 +29,17 @@ def drains(s: Situation, reserved: AbstractSet[str], leaving: Mapping[str, str])
     """Idle machines that nobody needs: the dearest first, then the longest idle, never below a minimum. What has
     not joined yet may never do: it is no part of the minimum here. Of those that are to leave, the busy ones
     are drained for good only where the cloud is about to take them."""
+    idle = [n for n in s.registry if n.state is State.IDLE and n.seen is not None and n.seen.state is WorkerState.IDLE]
     pools = {pool.name: pool for pool in s.settings.pools}
-    minima: dict[Optional[str], int] = {name: pool.min_vms for name, pool in pools.items() if name not in s.drained}
-    minima[None] = s.settings.min_vms
-    spare = {name: s.registry.count(name, IN_SERVICE) - least for name, least in minima.items()}
+    due = leaving or any(n.pool not in pools or n.idle_s >= s.settings.idle_for_time_s_of(n.pool) for n in idle)
+    if s.no_end or not due:
+        return []
+    minima = [(None, s.settings.min_vms), *((p.name, p.min_vms) for p in s.settings.pools if p.name not in s.drained)]
+    spare = {name: s.registry.count(name, IN_SERVICE) - least for name, least in minima}
     # Those that are to leave keep up no minimum for the others: another would be launched at once. Nor does one whose
     # drain is being undone: that may fail.
     going = [n for n in s.registry if n.state in IN_SERVICE and (n.id in leaving or (n.seen and n.seen.is_drained))]
     going_of = Counter(of for node in going for of in (None, node.pool))
-    idle = [n for n in s.registry if n.state is State.IDLE and n.seen is not None and n.seen.state is WorkerState.IDLE]
     unused = Counter(node.pool for node in idle if node.id not in reserved and node.id not in leaving)
     steps: list[Step] = []
     for node in sorted(idle, key=lambda n: (n.id not in leaving, -_price(pools, n), -n.idle_s, n.id)):
@@ -71,8 +73,8 @@ def _price(pools: Mapping[str, Pool], node: Node) -> float:
 
 
 def useless(s: Situation) -> tuple[Steps, Steps, Steps]:
-    """Machines whose boot deadline passed, those that are kept all the same, and those that can be ended since
-    no job runs there."""
+    """Machines whose boot deadline passed, those that can be ended since no job runs there, and those whose deadline
+    passed but that are kept."""
     deploy_s = s.settings.estimated_vm_deploy_time_s_of
     late = any(node.state in AT_BOOT and node.boot_s >= deploy_s(node.pool) for node in s.registry)
     if s.no_end or not (late or s.registry.count(None, {State.FAILED, State.LOST})):

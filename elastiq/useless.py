@@ -38,7 +38,7 @@ def sort_out(s: Situation) -> tuple[Steps, Steps, Steps]:
                 ends.append(Step(node, node.reason))
         elif node.state is State.LOST and node.lost_s >= s.settings.lost_after_s:
             ends.append(Step(node, f"its worker has been missing for {node.lost_s:.0f} s, if no job is recorded there"))
-    return tuple(failed), tuple(kept), tuple(ends)
+    return tuple(failed), tuple(ends), tuple(kept)
 
 
 def _jobs_elsewhere(s: Situation) -> bool:
