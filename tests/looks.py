@@ -2,22 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Iterable
-
-from elastiq.interfaces import Check, Looks, SourceError
-
-
-def found(looks: Looks) -> list[Check]:
-    """Everything; a look that finds nothing out is unknown."""
-    return [check for subject, look in looks.items() for check in _made(subject, look)]
-
-
-def _made(subject: str, look: object) -> Iterable[Check]:
-    assert callable(look)
-    try:
-        return list(look())
-    except SourceError as error:
-        return [Check(subject, "unknown", str(error))]
+from elastiq.conformance import found as found
+from elastiq.interfaces import Check, Looks
 
 
 def by_subject(looks: Looks) -> dict[str, Check]:

@@ -59,7 +59,7 @@ class Spool(BatchSystem):
         waiting: Counter[Any] = Counter()
         running: Counter[Any] = Counter()
         for job in self._read("jobs").values():
-            if job["state"] != "held":
+            if job["state"] in ("waiting", "running"):  # any other word is none that a new worker could help
                 (waiting if job["state"] == "waiting" else running)[job["cpus"], job.get("memory_mb")] += 1
         shapes = {*waiting, *running}
         return Jobs(tuple(JobGroup(f"{s}", Resources(*s), waiting[s], running[s]) for s in sorted(shapes, key=str)))
@@ -145,7 +145,7 @@ class Spool(BatchSystem):
     def _locked(self) -> Iterator[None]:
         try:
             with open(self.directory / "lock", "a") as lock:
-                fcntl.flock(lock, fcntl.LOCK_EX)
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # elastiq asks again; nobody knows who has it, and why
                 yield
         except OSError as error:
             raise SourceError(f"the spool {self.directory} cannot be locked: {error}") from error

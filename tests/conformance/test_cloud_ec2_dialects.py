@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import pytest
 
+from elastiq.conformance.cloud import CloudBench, CloudConformance
 from elastiq.interfaces import Instance, LaunchError, Owner, Pool
 from elastiq.plugins.cloud import ec2_options
 from elastiq.plugins.cloud.ec2 import EC2Cloud
-from tests.conformance.cloud import CloudBench, CloudConformance
 from tests.conformance.test_cloud_ec2 import ACTIONS, REFUSALS
 from tests.ec2_server import EC2Server, Rule
 from tests.integration.ec2_dialects import behaviours
@@ -115,23 +115,33 @@ class TestAWS(Dialect):
     way = behaviours.AWS
 
 
-NO_SPOT = frozenset({"market", "notice"})
+NO_SPOT = {"market": "it sells no spot machines", "notice": "it sells no spot machines"}
+NO_TOKENS = {"tokens": "it ignores ClientToken"}
+NO_CATALOGUE = {"flavours": "it has no DescribeInstanceTypes"}
 
 
 class TestEucalyptus(Dialect):
-    way, cannot = behaviours.EUCALYPTUS, NO_SPOT | {"tokens"}
+    way, cannot = behaviours.EUCALYPTUS, {**NO_SPOT, **NO_TOKENS}
 
 
 class TestOpenStack(Dialect):
-    way, cannot = behaviours.EC2API, NO_SPOT | {"flavours"}
+    way, cannot = behaviours.EC2API, {**NO_SPOT, **NO_CATALOGUE}
 
 
 class TestOpenNebula(Dialect):
-    way, cannot = behaviours.OPENNEBULA, NO_SPOT | {"tags", "adopt", "tokens", "flavours", "stop"}
+    way = behaviours.OPENNEBULA
+    cannot = {
+        **NO_SPOT,
+        **NO_TOKENS,
+        **NO_CATALOGUE,
+        "tags": "econe has no CreateTags",
+        "adopt": "econe has no CreateTags",
+        "stop": "econe has no StopInstances",
+    }
 
 
 class TestOutscale(Dialect):
-    way, cannot = behaviours.OUTSCALE, NO_SPOT | {"flavours"}
+    way, cannot = behaviours.OUTSCALE, {**NO_SPOT, **NO_CATALOGUE}
 
 
 class TestGeneric(Dialect):

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
-from typing import Optional
+from typing import Callable, Mapping, Optional
 
 import pytest
 
+from elastiq.conformance.batch import BatchBench, BatchConformance
+from elastiq.conformance.cloud import CloudBench, CloudConformance
 from elastiq.interfaces import (
     DrainAnswer,
+    DrainMode,
     DrainOutcome,
     LaunchError,
     Offer,
@@ -24,8 +27,6 @@ from elastiq.simulation.cloud import SimulatedCloud
 from elastiq.simulation.faults import Faults, PlannedFaults
 from elastiq.simulation.model import Machine
 from elastiq.simulation.world import World
-from tests.conformance.batch import BatchBench, BatchConformance
-from tests.conformance.cloud import CloudBench, CloudConformance
 
 FOR_EVER = float("inf")
 OWNER = Owner("test", "0123456789abcdef0123", addresses=frozenset({"10.9.9.9"}), instance_id="i-head")
@@ -42,9 +43,20 @@ class SimulatedBatchBench(BatchBench):
     def __init__(self) -> None:
         self.faults = PlannedFaults()
         self.world = make_world(self.faults)
+        self.restart()
+
+    def restart(self) -> None:
         self.batch = SimulatedBatch(self.world, OWNER)
 
-    def submit(self, count: int = 1, cpus: float = 1, memory_mb: Optional[float] = None) -> None:
+    def submit(
+        self,
+        count: int = 1,
+        cpus: float = 1,
+        memory_mb: Optional[float] = None,
+        nodes: int = 1,
+        user: str = "",
+        name: str = "",
+    ) -> None:
         for _ in range(count):
             self.world.submit(Resources(cpus, memory_mb), FOR_EVER)
 
@@ -52,14 +64,34 @@ class SimulatedBatchBench(BatchBench):
         for _ in range(count):
             self.world.submit(Resources(cpus), FOR_EVER, held=True)
 
+    def blocked_forms(self) -> Mapping[str, Callable[[int], None]]:
+        def never(count: int) -> None:
+            for _ in range(count):
+                self.world.submit(Resources(cpus=1), FOR_EVER, not_eligible="its Requirements are false")
+
+        return {"not eligible": never}
+
     def add_worker(self, name: str, address: str, cpus: float = 4, memory_mb: float = 8192) -> str:
-        return self.world.add_worker(name, address, Resources(cpus, memory_mb)).name
+        return self.world.add_worker(name.lower(), address, Resources(cpus, memory_mb)).name
 
     def start_job(self, worker: str, cpus: float = 1) -> None:
         self.world.start(self.world.submit(Resources(cpus), FOR_EVER), self.world.workers[worker])
 
+    def end_job(self, worker: str) -> None:
+        self.world.remove(self.world.workers[worker].jobs[0])
+
     def lose_worker(self, worker: str) -> None:
         self.world.crash(self.world.workers[worker])
+
+    def end_worker(self, worker: str) -> None:
+        self.world.ads_stay_s = FOR_EVER
+        self.lose_worker(worker)
+
+    def holds(self, worker: str) -> bool:
+        return worker in self.world.workers
+
+    def drain_by_hand(self, worker: str) -> None:
+        self.world.drain(self.world.workers[worker], "a new kernel")
 
     def fail_next(self, call: str) -> None:
         self.faults.once(call, error=SourceError("the simulated batch system cannot be reached"))
@@ -73,12 +105,37 @@ class SimulatedBatchBench(BatchBench):
     def refuse_next_drain(self) -> None:
         self.faults.once("drain", instead=lambda: DrainAnswer(DrainOutcome.REFUSED, "not allowed"))
 
+    def start_job_in_next_drain(self, worker: str) -> None:
+        def late() -> DrainAnswer:
+            self.start_job(worker)
+            return self.batch.drain(worker, DrainMode.IF_IDLE)
+
+        self.faults.once("drain", instead=late)
+
     def lose_part(self) -> str:
         self.faults.once("jobs", after=lambda jobs: replace(jobs, missing=("schedd2",)))
         return "schedd2"
 
 
 class TestSimulatedBatch(BatchConformance):
+    cannot = {
+        "users": "nobody owns a simulated job",
+        "names": "a simulated job has a number only",
+        "depend": "no simulated job waits for another",
+        "arrays": "each task is submitted as a job of its own",
+        "array-limit": "see arrays",
+        "nodes": "a simulated job runs on one worker",
+        "held-running": "only a job that waits is held",
+        "queues": "there is one queue",
+        "strange": "a simulated worker is idle, busy or drained",
+        "find-job": "nobody asks for a simulated job",
+        "register": "a worker makes itself known",
+        "match": "the sizes of jobs and machines are all that counts",
+        "blank": "its answers are objects, not texts",
+        "cut": "its answers are objects, not texts",
+        "hang": "an answer that never comes is a matter of the simulated executor, which gives it up",
+    }
+
     @pytest.fixture
     def bench(self) -> BatchBench:
         return SimulatedBatchBench()
@@ -96,12 +153,7 @@ class SimulatedCloudBench(CloudBench):
     def _add(self, machine_id: Optional[str] = None, cluster: str = "", head: str = "") -> str:
         return self.world.launch(
             lambda new_id, address: Machine(
-                machine_id or new_id,
-                address,
-                "small",
-                self.world.wall,
-                cluster=cluster,
-                head=head,
+                machine_id or new_id, address, "small", self.world.wall, cluster=cluster, head=head
             )
         ).id
 
@@ -154,7 +206,7 @@ class SimulatedCloudBench(CloudBench):
 
 
 class TestSimulatedCloud(CloudConformance):
-    cannot = frozenset({"image"})
+    cannot = {"image": "the simulated cloud has no images"}
 
     @pytest.fixture
     def bench(self) -> CloudBench:

@@ -47,6 +47,13 @@ class FakePool:
         }
         self.save()
 
+    @classmethod
+    def opened(cls, folder: Path) -> FakePool:
+        """One that was made before."""
+        pool = cls.__new__(cls)
+        pool.folder, pool.bin, pool.state = folder, folder / "bin", read_state(folder)
+        return pool
+
     def save(self) -> None:
         write_state(self.folder, self.state)
 
@@ -55,8 +62,12 @@ class FakePool:
         return self.state
 
     def once(self, kind: str, what: str) -> None:
-        """Let the next call of this kind misbehave: fail, garble, hang, flood, silent, denied, latin1."""
+        """Let the next call of this kind misbehave: fail, garble, cut, hang, flood, silent, slip, ..."""
         (self.folder / f"next-{kind}").write_text(what)
+
+    def orders(self, kind: str) -> bool:
+        """Whether the call that is to misbehave has yet to come."""
+        return (self.folder / f"next-{kind}").exists()
 
     def calls(self, tool: str) -> list[list[str]]:
         """The arguments of every call of a command so far."""
@@ -64,24 +75,30 @@ class FakePool:
         lines = log.read_text().splitlines() if log.exists() else []
         return [argv[1:] for argv in map(json.loads, lines) if argv[0] == tool]
 
-    def submit(self, count: int = 1, status: int = 1, host: str = "", schedd: str = "head", **ad: Any) -> None:
-        """Put jobs of a user (not of the one who asks) into a queue."""
+    def submit(
+        self, count: int = 1, status: int = 1, host: str = "", schedd: str = "head", owner: str = "somebody", **ad: Any
+    ) -> None:
+        """Put jobs of a user (not of the one who asks) into a queue. ``host``: one slot, or several with commas."""
         state = self.load()
         cluster = 1 + max((job["ad"]["ClusterId"] for job in state["jobs"]), default=0)
         for proc in range(count):
             job: dict[str, Any] = {"ClusterId": cluster, "ProcId": proc}
             job |= {"JobStatus": status, "JobUniverse": 5, "RequestCpus": 1, "RequestMemory": MEMORY_BY_DEFAULT}
             job.update({"RequestDisk": "/Expr(DiskUsage)/", "Requirements": REQUIREMENTS, **ad})
-            state["jobs"].append({"schedd": schedd, "owner": "somebody", "host": host, "ad": job})
+            state["jobs"].append({"schedd": schedd, "owner": owner, "host": host, "ad": job})
         self.save()
 
     def add_worker(self, name: str, address: str, cpus: float = 4, memory_mb: float = 8192) -> None:
-        self.load()["workers"][name] = {
+        self.load()["workers"][name.lower()] = {
+            "machine": name,
             "address": address,
             "cpus": cpus,
             "memory": memory_mb,
             "slots": [],
             "ad": {},
+            "top_ad": {},  # of the slot that the others are cut from
+            "slot_ad": {},  # of those
+            "static": False,
             "drain": None,
             "shown_drain": None,
             "starts": 0,
@@ -90,10 +107,27 @@ class FakePool:
         self.save()
 
     def start_job(self, worker: str, cpus: float = 1) -> None:
-        self.submit(status=2, host=f"slot1_1@{worker}", RequestCpus=cpus)
-        of = self.state["workers"][worker]
-        of["slots"].append(cpus)
-        of["starts"] += 1
+        self.start_across([worker], cpus)
+
+    def start_across(self, workers: list[str], cpus: float = 1) -> None:
+        """Let one job run on each of these."""
+        known = self.load()["workers"]
+        hosts = ",".join(f"slot1_1@{known[worker]['machine']}" for worker in workers)
+        several: dict[str, Any] = (
+            {"JobUniverse": 11, "MaxHosts": len(workers), "AllRemoteHosts": hosts} if len(workers) > 1 else {}
+        )
+        self.submit(status=2, host=hosts, RequestCpus=cpus, **several)
+        for of in (self.state["workers"][worker] for worker in workers):
+            of["slots"].append(cpus)
+            of["starts"] += 1
+        self.save()
+
+    def end_job(self, worker: str) -> None:
+        """Let one of the jobs there be done."""
+        of = self.load()["workers"][worker]
+        of["slots"].pop()
+        ended = next(job for job in self.state["jobs"] if job["host"] == f"slot1_1@{of['machine']}")
+        self.state["jobs"].remove(ended)
         self.save()
 
 
@@ -119,6 +153,7 @@ class Command:
             fcntl.flock(self.lock, fcntl.LOCK_EX)
         self.state = read_state(folder)
         self.constraint = self.value("-constraint")
+        self.cut = False
         with open(folder / "calls", "a") as log:
             log.write(json.dumps([tool, *args]) + "\n")
 
@@ -165,6 +200,13 @@ class Command:
                 os.write(1, b"[{}]" * 100_000)
         if what == "silent":
             sys.exit(0)
+        if what == "slip":  # a job starts while the drain is on its way
+            FakePool.opened(self.folder).start_job(self.args[-1].rpartition("@")[2].lower())
+            self.state = read_state(self.folder)
+            return
+        if what == "cut":
+            self.cut = True
+            return
         if what == "garble":
             sys.exit(print("<html><body>Please log in</body></html>"))
         if what == "fail-with-rows":
@@ -182,6 +224,7 @@ class Command:
             rows = [{name: value for name, value in row.items() if name.lower() in told} for row in rows]
         if any(rows):
             text = json.dumps([row for row in rows if row], ensure_ascii=False).replace("/Expr(", "\\/Expr(")
+            text = text[: len(text) // 2] if self.cut else text
             sys.stdout.buffer.write(text.replace(")/", ")\\/").encode("utf-8", errors="surrogateescape"))
         return 0
 
@@ -200,17 +243,17 @@ class Command:
             hosts = re.search(r'regexp\("(.*?)", strcat', self.constraint)
             if hosts is not None:
                 jobs = [j for j in jobs if re.search(hosts.group(1), j["host"], re.IGNORECASE)]
-            ids = ("ClusterId", "ProcId")
-            return self.show(
-                [{**{key: j["ad"][key] for key in ids}, "Owner": j["owner"], "RemoteHost": j["host"]} for j in jobs]
-            )
+            named = ("ClusterId", "ProcId", "AllRemoteHosts")
+            known = [{key: j["ad"][key] for key in named if key in j["ad"]} for j in jobs]
+            whose = [{"Owner": j["owner"], "RemoteHost": j["host"].partition(",")[0]} for j in jobs]
+            return self.show([{**one, **his} for one, his in zip(known, whose)])
         universes = {int(found) for found in re.findall(r"JobUniverse == (\d+)", self.constraint)}
         groups: dict[str, dict[str, Any]] = {}
-        for number, job in enumerate(j for j in jobs if j["ad"]["JobUniverse"] in universes):
+        for job in (j for j in jobs if j["ad"]["JobUniverse"] in universes):
             shape = {name: value for name, value in job["ad"].items() if name not in ("ClusterId", "ProcId")}
             one = groups.setdefault(json.dumps(shape, sort_keys=True), {**shape, "JobCount": 0})
             one["JobCount"] += 1
-            one.setdefault("JobIds", f"{number}.0")
+            one.setdefault("JobIds", "{ClusterId}.{ProcId}".format(**job["ad"]))
         return self.show(list(groups.values()))
 
     def jobs_by_number(self, jobs: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -234,8 +277,8 @@ class Command:
         rows = [{"MyType": "Collector", **self.state["collector"]}] if "Collector" in self.constraint else []
         only = re.search(r'Machine == "(.*?)"', self.constraint)
         for name, worker in self.state["workers"].items():
-            if only is None or only.group(1).lower() == name.lower():
-                rows += self.slots(name, worker)
+            if only is None or only.group(1).lower() == name:
+                rows += self.slots(worker["machine"], worker)
         return self.show(rows)
 
     def slots(self, name: str, worker: dict[str, Any]) -> list[dict[str, Any]]:
@@ -248,15 +291,27 @@ class Command:
         rows[0].update({"State": "Unclaimed" if drain is None else "Drained", "Activity": "Idle"})
         rows[0].update({"Cpus": worker["cpus"] - sum(worker["slots"]), "Memory": worker["memory"]})
         rows[0]["TotalSlotMemory"] = worker["memory"]
+        if worker["static"]:
+            return self.static_slots(name, worker, rows[0])
         if drain is not None and worker["slots"]:
             rows[0]["Activity"] = "Retiring"
         for number, cpus in enumerate(worker["slots"], 1):
             rows.append({**common, "Name": f"slot1_{number}@{name}", "SlotType": "Dynamic", "Cpus": cpus})
             rows[-1].update({"State": "Claimed", "Activity": "Busy" if drain is None else "Retiring"})
+            rows[-1].update(worker["slot_ad"])
+        rows[0].update(worker["top_ad"])
+        return rows
+
+    def static_slots(self, name: str, worker: dict[str, Any], like: dict[str, Any]) -> list[dict[str, Any]]:
+        """One for each cpu; the first of them run the jobs."""
+        rows, one = [], {**like, "SlotType": "Static", "TotalSlotCpus": 1, "Cpus": 1}
+        for number in range(1, int(worker["cpus"]) + 1):
+            busy = {"State": "Claimed", "Activity": "Busy"} if number <= len(worker["slots"]) else {}
+            rows.append({**one, "Name": f"slot{number}@{name}", **busy})
         return rows
 
     def condor_drain(self) -> int:
-        name = self.args[-1].rpartition("@")[2]
+        name = self.args[-1].rpartition("@")[2].lower()
         worker = self.state["workers"].get(name)
         if worker is None:
             return self.refuse(f"ERROR: Can't find address for startd {name}")
@@ -296,7 +351,7 @@ class Command:
         found = re.search(r'Machine == "(.*?)"', sys.stdin.read())
         if not self.state["may_advertise"] or found is None:
             return self.refuse("failed to send classad to <10.0.0.1:9618>")
-        self.state["workers"].pop(found.group(1), None)
+        self.state["workers"].pop(found.group(1).lower(), None)
         write_state(self.folder, self.state)
         return 0
 
