@@ -8,8 +8,9 @@ import shutil
 import signal
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Mapping, Optional, Sequence
+from typing import Any, Callable, Mapping, Optional, Sequence
 
 from elastiq import client
 from elastiq.protocol import Refused
@@ -20,7 +21,10 @@ Overrides = Mapping[str, Mapping[str, object]]
 
 SERVICE = ("-m", "elastiq.service")
 
-DEFAULTS: dict[str, dict[str, object]] = {
+Sections = dict[str, dict[str, object]]
+
+# Whatever the batch system is and wherever the cloud.
+COMMON: Sections = {
     "elastiq": {
         "cluster_name": "e2e",
         "check_queue_every_s": 1,
@@ -38,7 +42,6 @@ DEFAULTS: dict[str, dict[str, object]] = {
     },
     "quota": {"min_vms": 0, "max_vms": 5},
     "ec2": {
-        "api_url": places.EC2_URL,
         "region": places.REGION,
         "aws_access_key_id": "AKIAEXAMPLE",
         "aws_secret_access_key": "not-a-secret",
@@ -47,23 +50,38 @@ DEFAULTS: dict[str, dict[str, object]] = {
         "cpus": 4,
         "memory_mb": 8192,
     },
-    "htcondor": {},
 }
+# In the rig's pool.
+DEFAULTS: Sections = {**COMMON, "ec2": {"api_url": places.EC2_URL, **COMMON["ec2"]}, "htcondor": {}}
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """Where a daemon runs: its configuration as far as a test does not say otherwise, its whole environment by its
+    home, and the command line that runs a program with one."""
+
+    sections: Sections
+    environment: Callable[[Path], dict[str, str]]
+    command: Callable[[Sequence[object], Mapping[str, str]], list[str]]
+
+
+IN_POOL = Surroundings(DEFAULTS, user.environment, user.as_daemon)
 
 
 class Daemon:
     """One daemon with a state of its own, which survives `stop` and `kill` but not the test."""
 
     def __init__(
-        self, name: str, overrides: Overrides, program: Sequence[str] = SERVICE, taps: Optional[Path] = None
-    ) -> None:
+        self, name: str, overrides: Overrides, program: Sequence[str] = SERVICE, taps: Optional[Path] = None,
+        surroundings: Surroundings = IN_POOL,
+    ) -> None:  # fmt: skip
         self.home = places.base() / "daemons" / name
         shutil.rmtree(self.home, ignore_errors=True)
         self.home.mkdir(parents=True)
-        self._program, self._taps = program, taps
+        self._program, self._taps, self._surroundings = program, taps, surroundings
         self._process: Optional[subprocess.Popen[bytes]] = None
         self.configuration = self.home / "elastiq.conf"
-        self.configuration.write_text(_ini(overrides))
+        self.configuration.write_text(_ini(surroundings.sections, overrides))
         self.configuration.chmod(0o600)
         for path in (self.home, self.configuration):
             os.chown(path, places.DAEMON_UID, places.DAEMON_UID)
@@ -71,10 +89,12 @@ class Daemon:
     def start(self) -> None:
         """Start it; returns at once."""
         arguments = ["--config", self.configuration, "--statedir", self.home / "state", "--rundir", self.home / "run"]
-        variables = user.environment(self.home, [self._taps] if self._taps else [])
+        variables = self._surroundings.environment(self.home)
+        if self._taps is not None:
+            variables["PATH"] = f"{self._taps}:{variables['PATH']}"
         with (self.home / "log").open("ab") as sink:
             self._process = subprocess.Popen(
-                user.as_daemon([sys.executable, *self._program, *arguments], variables),
+                self._surroundings.command([sys.executable, *self._program, *arguments], variables),
                 stdin=subprocess.DEVNULL, stdout=sink, stderr=sink, cwd="/",
             )  # fmt: skip
 
@@ -123,10 +143,11 @@ class Daemon:
         return f"--- status\n{json.dumps(self.status(), indent=1)}\n--- log\n{self.log()[-20000:]}"
 
 
-def _ini(overrides: Overrides) -> str:
-    sections = {name: dict(values) for name, values in DEFAULTS.items()}
-    for name, values in overrides.items():
-        sections.setdefault(name, {}).update(values)
+def _ini(*layers: Overrides) -> str:
+    sections: Sections = {}
+    for layer in layers:
+        for name, values in layer.items():
+            sections.setdefault(name, {}).update(values)
     lines: list[str] = []
     for name, section in sections.items():
         lines += [f"[{name}]", *(f"{key} = {value}" for key, value in section.items() if value is not None), ""]

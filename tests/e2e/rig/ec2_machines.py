@@ -7,19 +7,31 @@ import threading
 import time
 import traceback
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Callable, Optional
+from typing import Any, Callable, Optional, Protocol
 
-from tests.e2e.rig import network, places, worker
+from tests.e2e.rig.condor_config import WorkerOptions
 from tests.e2e.rig.ec2_account import Account, Machine
 
 TICK_S = 0.05
 
 
+class Workers(Protocol):
+    """What instances become."""
+
+    def boot(self, address: str, options: WorkerOptions) -> None: ...
+
+    def halt(self, address: str, silently: bool) -> None:
+        """End one, if it is there. ``silently``: as when a host dies; else orderly."""
+
+    def addresses(self) -> list[str]:
+        """Of all that are there, of whatever endpoint."""
+
+
 class Hypervisor:
     """Walks over all instances every tick, on a thread of its own; workers start and stop on others."""
 
-    def __init__(self, account: Account, lock: threading.RLock) -> None:
-        self._account, self._lock = account, lock
+    def __init__(self, account: Account, lock: threading.RLock, workers: Workers) -> None:
+        self._account, self._lock, self._kind = account, lock, workers
         self._workers = ThreadPoolExecutor(4)
         self._locks: dict[str, threading.Lock] = {}
         threading.Thread(target=self._loop, daemon=True, name="hypervisor").start()
@@ -42,7 +54,7 @@ class Hypervisor:
                 own = instance.private_ip_address
                 machine.worker = self._account.next_address() if behaviour.foreign_address else own
                 options = self._account.worker_options(instance)
-                self._submit(machine.worker, lambda address: worker.boot(address, options))
+                self._submit(machine.worker, lambda address: self._kind.boot(address, options))
         elif instance.state in ("shutting-down", "terminated") and not machine.ended:
             if machine.ending_since is None:
                 machine.ending_since = now
@@ -54,7 +66,7 @@ class Hypervisor:
     def _end_worker(self, machine: Machine) -> None:
         if machine.worker is not None:
             silently = machine.behaviour.silent_end
-            self._submit(machine.worker, lambda address: worker.halt(address, silently))
+            self._submit(machine.worker, lambda address: self._kind.halt(address, silently))
 
     def _submit(self, address: Optional[str], act: Callable[[str], None]) -> None:
         if address is not None:
@@ -73,10 +85,6 @@ class Hypervisor:
         """End every worker of this endpoint, orderly, and wait for it. The caller does not hold the lock."""
         self._workers.shutdown(wait=True)
         with ThreadPoolExecutor(8) as pool:
-            addresses = [_address(name) for name in network.namespaces() if name != places.HUB]
-            list(pool.map(worker.halt, filter(self._account.endpoint.holds, addresses)))
+            ours = filter(self._account.endpoint.holds, self._kind.addresses())
+            list(pool.map(lambda address: self._kind.halt(address, False), ours))
         self._workers = ThreadPoolExecutor(4)
-
-
-def _address(namespace: str) -> str:
-    return namespace[len(places.NAMESPACE_PREFIX) :].replace("-", ".")

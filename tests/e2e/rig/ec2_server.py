@@ -20,10 +20,10 @@ from typing import Any, Callable, Iterable, Mapping, Optional
 from moto.moto_server.werkzeug_app import create_backend_app
 from werkzeug.serving import make_server
 
-from tests.e2e.rig import places
+from tests.e2e.rig import places, worker
 from tests.e2e.rig.ec2_account import Account
 from tests.e2e.rig.ec2_faults import Dropped, Fault, Faults
-from tests.e2e.rig.ec2_machines import Hypervisor
+from tests.e2e.rig.ec2_machines import Hypervisor, Workers
 
 Environ = dict[str, Any]
 StartResponse = Callable[..., Any]
@@ -33,13 +33,13 @@ _VARYING = ("Action", "Version", "Signature", "Timestamp", "X-Amz-Date")
 class Server:
     """Both applications, and what they share."""
 
-    def __init__(self, endpoint: places.Endpoint) -> None:
+    def __init__(self, endpoint: places.Endpoint, workers: Workers) -> None:
         self.lock = threading.RLock()
         self.account = Account(endpoint)
         self.faults = Faults()
         self.log: list[dict[str, Any]] = []
         self._tokens: dict[str, tuple[str, bytes]] = {}
-        self._hypervisor = Hypervisor(self.account, self.lock)
+        self._hypervisor = Hypervisor(self.account, self.lock, workers)
         self._moto = create_backend_app("ec2")
 
     # ------------------------------------------------------------- EC2
@@ -201,13 +201,17 @@ def _instance_ids(answer: bytes) -> list[str]:
     return [found.decode() for found in re.findall(rb"<instanceId>(i-[0-9a-f]+)", answer)]
 
 
-def main() -> None:
-    endpoint = next(one for one in places.ENDPOINTS if one.name == sys.argv[1])
-    server, path = Server(endpoint), places.ec2_socket(endpoint)
+def serve(endpoint: places.Endpoint, workers: Workers) -> None:
+    """Serve for ever; this process is in the namespace that has the endpoint's address."""
+    server, path = Server(endpoint, workers), places.ec2_socket(endpoint)
     path.unlink(missing_ok=True)
     control = make_server(f"unix://{path}", 0, server.control, threaded=True)
     threading.Thread(target=control.serve_forever, daemon=True).start()
     make_server(places.HUB_IP, endpoint.port, server.ec2, threaded=True).serve_forever()
+
+
+def main() -> None:
+    serve(next(one for one in places.ENDPOINTS if one.name == sys.argv[1]), worker)
 
 
 if __name__ == "__main__":

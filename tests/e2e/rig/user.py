@@ -11,9 +11,9 @@ from typing import Mapping, Optional, Sequence
 from tests.e2e.rig import network, places
 
 
-def environment(home: Path, first_in_path: Sequence[Path] = ()) -> dict[str, str]:
+def environment(home: Path) -> dict[str, str]:
     """The whole environment of such a program: HTCondor's tools, the repository, nothing of the caller's."""
-    path = [*map(str, first_in_path), str(places.tools()), str(Path(sys.executable).parent), "/usr/bin", "/bin"]
+    path = [str(places.tools()), str(Path(sys.executable).parent), "/usr/bin", "/bin"]
     return {
         "PATH": ":".join(path),
         "HOME": str(home),
@@ -26,20 +26,27 @@ def environment(home: Path, first_in_path: Sequence[Path] = ()) -> dict[str, str
 
 
 def as_daemon(argv: Sequence[object], variables: Optional[Mapping[str, str]] = None) -> list[str]:
-    """The command line that runs ``argv`` as the daemon's user; its process keeps the id of the first one."""
-    variables = environment(Path("/nonexistent")) if variables is None else variables
+    """The command line that runs ``argv`` as the daemon's user in the hub's network, with HTCondor's tools."""
+    return network.within(places.HUB, unprivileged(argv, variables or environment(Path("/nonexistent"))))
+
+
+def unprivileged(argv: Sequence[object], variables: Mapping[str, str], capabilities: Sequence[str] = ()) -> list[str]:
+    """The command line that runs ``argv`` as the daemon's user, with this whole environment; its process keeps the id
+    of the first one. ``capabilities`` are all that it may do beside what every user may."""
+    kept = ",".join(f"+{name}" for name in capabilities)
     user = [
         "setpriv",
         f"--reuid={places.DAEMON_UID}",
         f"--regid={places.DAEMON_UID}",
         "--clear-groups",
         "--no-new-privs",
+        *([f"--inh-caps={kept}", f"--ambient-caps={kept}"] if kept else []),
     ]
     inner = [*user, "env", "-i", *(f"{name}={value}" for name, value in variables.items()), *map(str, argv)]
     script = _exposing(_hidden_paths())
     if script:
         inner = ["unshare", "--mount", "--propagation", "private", "sh", "-c", script + 'exec "$@"', "sh", *inner]
-    return network.within(places.HUB, inner)
+    return inner
 
 
 def _hidden_paths() -> list[Path]:

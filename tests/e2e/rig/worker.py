@@ -39,6 +39,11 @@ def halt(address: str, silently: bool = False) -> None:
     shutil.rmtree(_directory(address), ignore_errors=True)
 
 
+def addresses() -> list[str]:
+    names = [name for name in network.namespaces() if name != places.HUB]
+    return [name[len(places.NAMESPACE_PREFIX) :].replace("-", ".") for name in names]
+
+
 def announce(address: str, text: str) -> None:
     """Tell a worker that its machine is about to be taken away. It listens if its user data has `NOTICE_LINES`."""
     path = _directory(address) / "notice"
