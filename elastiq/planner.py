@@ -132,9 +132,7 @@ def _serve(orders: Orders, waiting: Sequence[JobGroup], leaving: Mapping[str, st
         from elastiq.taken import lost_to_others
 
         lost = lost_to_others(s, leaving)
-    asking = {
-        g.key: _ask(s, g, waited.get(g.key, 0) if acting else None, holds[g.key], lost[g.key]) for g in ordered
-    }
+    asking = {g.key: _ask(s, g, waited.get(g.key, 0) if acting else None, holds[g.key], lost[g.key]) for g in ordered}
     wants = [Wanted(a.group, a.wanted, a.one_only) for a in asking.values() if a.wanted]
     if orders.one_size(wants):
         served = {want.group.key: orders.serve(want) for want in wants}

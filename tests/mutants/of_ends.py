@@ -130,13 +130,13 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "ignores min_vms when it scales down",
         "I9",
-        (Change(scale_down, "drains", "minima[None] = s.settings.min_vms", "minima[None] = 0"),),
+        (Change(scale_down, "drains", "(None, s.settings.min_vms)", "(None, 0)"),),
         setting(min_vms=2, max_vms=10),
     ),
     Mutant(
         "ignores the minimum of a pool when it scales down",
         "I9",
-        (Change(scale_down, "drains", "{name: pool.min_vms", "{name: 0"),),
+        (Change(scale_down, "drains", "(p.name, p.min_vms)", "(p.name, 0)"),),
         setting(pool_min_vms=2, pool_max_vms=None, max_vms=10),
     ),
     Mutant(
@@ -181,7 +181,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "lets a store that cannot be written end the handler",
         "bug I10",
-        (Change(core.Core, "stored", 'self.count("store_errors")', "raise"),),
+        (Change(core.Core, "stored", 'from elastiq.faults import of_store', "raise"),),
         often("disk_trouble", for_s=600.0, how="full"),
     ),
     Mutant(

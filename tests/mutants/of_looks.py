@@ -209,6 +209,7 @@ MUTANTS: tuple[Mutant, ...] = (
                 "elif s.no_drain or node.idle_s < s.settings.idle_for_time_s_of(node.pool):",
                 "elif not node.seen.is_drained and node.idle_s < s.settings.idle_for_time_s_of(node.pool):",
             ),
+            Change(scale_down, "drains", "if s.no_end or not due:", "if s.no_end:"),
             Change(ending.Ending, "look", "node.seen.drained_by_mark(core.owner.mark) is False", "False"),
         ),
         often("admin_drains", times=8, which=0.5, for_s=900.0),
