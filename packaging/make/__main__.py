@@ -27,20 +27,23 @@ MAINTAINER = "elastiq developers <elastiq@example.org>"
 SUMMARY = "launch and end cloud machines as a batch queue needs them"
 DESCRIPTION = """\
 A daemon for the head node of a virtual cluster. When jobs wait in the batch
-queue (HTCondor), it launches machines through the EC2 API of a cloud; when
-machines stay idle, it drains and ends them. It stays inside the limits that
-are set, and ends no machine that runs a job."""
+queue (HTCondor, Slurm, Grid Engine, PBS, Celery), it launches machines through
+the EC2 API of a cloud; when machines stay idle, it drains and ends them. It
+stays inside the limits that are set, and ends no machine that runs a job."""
 # The names are explained in packaging/README.md.
 RELATIONS: dict[str, dict[str, list[str]]] = {
     "deb": {
         "depends": ["python3 (>= 3.9)", "python3-boto3", "python3-pythonjsonlogger", "systemd"],
-        "recommends": ["condor | htcondor"],
-        "suggests": ["python3-prometheus-client"],
+        # Recommended, one of these would bring a second batch system to the head node of another.
+        "suggests": [
+            *("condor | htcondor", "slurm-client", "gridengine-client", "python3-celery"),
+            "python3-prometheus-client",
+        ],
     },
     "rpm": {
         "depends": ["/usr/bin/python3", "python3 >= 3.9", "python3dist(boto3)", "systemd", "diffutils"],
-        "recommends": ["python3dist(python-json-logger)", "python3-condor"],
-        "suggests": ["python3dist(prometheus-client)"],
+        "recommends": ["python3dist(python-json-logger)"],
+        "suggests": ["python3-condor", "python3dist(celery)", "python3dist(prometheus-client)"],
     },
 }
 SCRIPTS = {

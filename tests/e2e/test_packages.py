@@ -6,6 +6,7 @@ machines at work, removed, purged.
 
 from __future__ import annotations
 
+import re
 import subprocess
 from typing import Iterator
 
@@ -285,7 +286,16 @@ def test_the_rpm_asks_for_what_enterprise_linux_has(packages: Packages) -> None:
 
     assert {"python3dist(boto3)", "python3 >= 3.9", "/usr/bin/python3", "systemd", "diffutils"} <= set(needs)
     weak = run("rpm", "--query", "--recommends", "--package", packages.rpm).split()
-    assert set(weak) == {"python3dist(python-json-logger)", "python3-condor"}
+    assert set(weak) == {"python3dist(python-json-logger)"}
+
+
+def test_no_package_brings_a_batch_system_to_a_head_node_that_has_another(packages: Packages) -> None:
+    batch = {"condor", "htcondor", "slurm-client", "gridengine-client", "python3-condor", "python3-celery"}
+    for field in ("Depends", "Recommends"):
+        named = set(re.findall(r"[a-z0-9.+-]+", run("dpkg-deb", "--field", packages.deb, field)))
+        assert not named & batch, field
+    weak = set(run("rpm", "--query", "--recommends", "--package", packages.rpm).split())
+    assert not weak & batch
 
 
 def test_the_rpm_marks_configuration_documentation_and_licence(packages: Packages) -> None:
