@@ -60,6 +60,7 @@ class BatchConformance(Queue, Pool, Drains, Ends, Scale):
         assert there == METHODS.keys() - self.cannot.keys()
         assert bench.batch.can_drain == ("drain" not in self.cannot)
         assert bench.batch.can_match == ("match" not in self.cannot)
+        assert bench.batch.keeps_records or "register" in self.cannot  # nobody would ask it to register anything
 
     # ---- what fits
 

@@ -1,12 +1,13 @@
 """The packages: built as a distribution or pip would, installed into an empty environment, run there.
 
-Only the package index that pip is configured for is used, and only for setuptools.
+Only the package index that pip is configured for is used, and only for setuptools and pytest.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -176,6 +177,24 @@ def test_the_plugins_are_announced_as_a_third_partys_would_be(installed: Environ
         f"{group} {name} {value}" for group, found in BUILT_IN.items() for name, value in found.items()
     ]
     assert sorted(announced) == sorted(built_in)
+
+
+def test_a_third_partys_plugin_runs_the_suites_as_the_documentation_says(wheel: Path, tmp_path: Path) -> None:
+    """The example of docs/plugins.md, by the commands there, with nothing of the clone but a copy of it."""
+    page = (ROOT / "docs/plugins.md").read_text("utf-8")
+    assert {"    pip install ./example-plugin", "    pip install pytest", "    pytest ./example-plugin"} < {
+        *page.splitlines()
+    }
+    example = shutil.copytree(ROOT / "docs/example-plugin", tmp_path / "example-plugin")
+    environment = Environment(tmp_path / "venv")
+    environment.pip_install("--no-deps", "--no-index", wheel)
+    environment.pip_install("--no-deps", example)
+    environment.pip_install("pytest")
+    where = environment.run("python", "-c", "import elastiq.conformance as c; print(c.__file__)").strip()
+    assert Path(where).is_relative_to(tmp_path)
+    said = environment.run("pytest", "-q", "-p", "no:cacheprovider", example)
+    passed = re.search(r"\n(\d+) passed in ", said)
+    assert passed and int(passed[1]) > 80 and "skipped" not in said, said
 
 
 def test_an_editable_install_imports_the_plugins_from_the_clone(tmp_path: Path) -> None:
