@@ -146,6 +146,7 @@ def _documentation(tree: Tree, date: str) -> None:
             text = at_its_place(reference.on_page_markdown(path.read_text("utf-8")))
             tree.add(f"{DOC}/docs/{path.relative_to(docs)}", text, type="doc")
     tree.copy_all(docs / "example-plugin", f"{DOC}/examples/plugin", type="doc", mode=0o644)
+    tree.copy_all(docs / "batch" / "directory-queue", f"{DOC}/examples/directory-queue", type="doc")
     changes = (tree.source / "CHANGELOG.md").read_text("utf-8")
     if tree.kind == "deb":
         tree.add(f"{DOC}/changelog.gz", compressed(changes))
@@ -155,8 +156,9 @@ def _documentation(tree: Tree, date: str) -> None:
 
 
 def at_its_place(page: str) -> str:
-    """A page of the documentation with the plugin beside it where a package has that."""
+    """A page of the documentation with the examples beside it where a package has them."""
     page = page.replace("](example-plugin/", "](../examples/plugin/")
+    page = page.replace("](directory-queue/", "](../../examples/directory-queue/")
     return page.replace(" ./example-plugin", f" {DOC}/examples/plugin")
 
 

@@ -112,6 +112,8 @@ def test_the_wheel_holds_example_unit_licence_and_tables(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     for wanted in (
         "elastiq/plugins/cloud/ec2_codes.ini",
+        "elastiq/plugins/batch/command_jobs.schema.json",
+        "elastiq/plugins/batch/command_workers.schema.json",
         "elastiq/web/files/index.html",
         "elastiq/web/files/page.js",
         "elastiq/web/files/style.css",

@@ -259,3 +259,4 @@ def test_the_installed_documentation_tells_where_a_package_has_what_is_shipped(i
 
     assert len(shipped) == 8
     assert "/usr/share/doc/elastiq/examples/plugin" in installed["/usr/share/doc/elastiq/docs/plugins.md"]
+    assert "](../../examples/directory-queue/" in installed["/usr/share/doc/elastiq/docs/batch/command.md"]
