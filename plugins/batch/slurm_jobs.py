@@ -1,0 +1,275 @@
+"""Jobs of Slurm, in one form -> groups of one shape. Pure."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from typing import Any, Callable, Iterable, Mapping, Optional, Sequence
+
+from elastiq.errors import SourceError
+from elastiq.interfaces import JobGroup, Resources
+from elastiq.plugins.batch import index_sets
+from elastiq.plugins.batch.shapes import Groups, Shape
+from elastiq.plugins.batch.slurm_reasons import Waits, waits_for
+from elastiq.plugins.batch.slurm_records import SEPARATOR, UNSET, gres, number, tres, when, words
+
+SOON_S = 180.0  # a job that may begin so soon wants its machine now: slurmctld puts off a requeued one for 121 s
+PENDING = frozenset({"PD", "PENDING"})
+# On a node, in whatever way. Completing (CG) is there too, but has no use for another machine.
+RUNNING = frozenset(
+    "R RUNNING CF CONFIGURING S SUSPENDED ST STOPPED SI SIGNALING SO STAGE_OUT RS RESIZING PO POWER_UP_NODE".split()
+)
+
+# The columns of the queue, each with its name in squeue -O (squeue(1)) and its width: without one it is cut at 20.
+COLUMNS: Mapping[str, tuple[str, int]] = {
+    "id": ("JobID", 12),
+    "array": ("ArrayJobID", 12),
+    "tasks": ("ArrayTaskID", 100),
+    "state": ("StateCompact", 5),
+    "reason": ("Reason", 48),
+    "partition": ("Partition", 48),
+    "nodes": ("NumNodes", 12),
+    "max_nodes": ("MaxNodes", 12),
+    "ntasks": ("NumTasks", 10),
+    "tres": ("tres-alloc", 96),
+    "per_node": ("tres-per-node", 48),
+    "per_job": ("tres-per-job", 48),
+    "per_task": ("tres-per-task", 48),
+    "features": ("Feature", 48),
+    "asked_nodes": ("ReqNodes", 24),
+    "sharing": ("OverSubscribe", 10),
+    "reservation": ("Reservation", 24),
+    "begin": ("EligibleTime", 22),
+    "het": ("HetJobOffset", 10),
+    "het_id": ("HetJobID", 12),
+}
+FORMAT = ",".join(f"{name}:{width}{SEPARATOR}" for name, width in COLUMNS.values())
+WIDE = ",".join(f"{name}:{max(width, 8000)}{SEPARATOR}" for name, width in COLUMNS.values())
+# Whose beginning is enough.
+MAY_BE_CUT = frozenset({"reason", "asked_nodes", "reservation"})
+
+
+@dataclass(frozen=True)
+class Job:
+    """A job, or what is left of an array: then ``tasks`` is the set of its tasks that wait, with ``%LIMIT``."""
+
+    id: str
+    array: str = ""
+    tasks: str = ""
+    state: str = ""
+    reason: str = ""
+    partition: str = ""
+    nodes: int = 1  # at least
+    max_nodes: Optional[int] = None  # None: as many as it has tasks
+    ntasks: int = 1
+    cpus: float = 1
+    memory_mb: Optional[float] = None  # of the whole job, as cpus
+    gres: tuple[tuple[str, float], ...] = ()  # for each node
+    features: str = ""
+    asked_nodes: str = ""
+    exclusive: bool = False
+    reservation: str = ""
+    begin: Optional[float] = None
+    het: str = ""
+
+    @property
+    def name(self) -> str:
+        """As squeue shows it: 12, 12_3, 12+1; of an array its number."""
+        if self.het:
+            return self.het
+        single = self.tasks.isdigit()
+        return f"{self.array}_{self.tasks}" if self.tasks and single else self.array if self.tasks else self.id
+
+
+def groups(jobs: Iterable[Job], partitions: Sequence[str], now: float) -> tuple[JobGroup, ...]:
+    """The jobs that wait for machines, and those that run. ``partitions``: the only ones that count, if any is named.
+    ``now`` is wall time."""
+    listed, found = list(jobs), Groups()
+    running_tasks: dict[str, int] = {}
+    for job in listed:
+        if job.state in RUNNING and job.tasks:
+            running_tasks[job.array] = running_tasks.get(job.array, 0) + 1
+    for job in listed:
+        if partitions and not {*words(job.partition)} & {*partitions}:
+            continue
+        if job.state in RUNNING:
+            found.add(shape(job), running=1)
+        elif job.state in PENDING:
+            blocked = why_not(job, now)
+            if blocked is None:
+                continue
+            waiting = waiting_tasks(job, running_tasks.get(job.array, 0))
+            if waiting:
+                found.add(shape(job, blocked), waiting=waiting, sample=job.name)
+    return found.all()
+
+
+def why_not(job: Job, now: float) -> Optional[str]:
+    """Of a pending job: empty if a machine would help, else why none would; None if it does not wait for one."""
+    waits = waits_for(job.reason)
+    if waits is Waits.OTHER or (waits is Waits.BEGIN and (job.begin is None or job.begin > now + SOON_S)):
+        return None
+    if waits is Waits.UNKNOWN:
+        return f"it waits for {job.reason}, which says nothing to elastiq"
+    if job.reservation:
+        return f"it may only use the nodes of reservation {job.reservation}"
+    if job.asked_nodes:
+        return f"it asks for nodes by their names ({job.asked_nodes})"
+    return ""
+
+
+def waiting_tasks(job: Job, running: int) -> int:
+    """How many tasks of it could start, if there were machines: of an array with a limit (``%7``), those that may
+    run at once, less those that do. Raises `SourceError`."""
+    if not job.tasks:
+        return 1
+    try:
+        count, limit = index_sets.limited(job.tasks)
+    except ValueError as error:
+        raise SourceError(f"job {job.array}: {error}") from None
+    return count if limit is None else max(0, min(count, limit - running))
+
+
+def shape(job: Job, not_eligible: str = "") -> Shape:
+    """What the job asks of each of its machines.
+
+    Tasks that may be spread (``-n 64``, with no number of nodes) are taken one by one: so many slots of
+    one task each, on one machine or several.
+    """
+    nodes = job.nodes
+    if job.ntasks > nodes and (job.max_nodes is None or job.max_nodes > nodes) and not job.exclusive:
+        nodes = job.ntasks
+    memory_mb = None if job.memory_mb is None else float(math.ceil(job.memory_mb / nodes))
+    per_node = dict(job.gres)
+    gpus = per_node.get("gpu")
+    ad = [f"Partitions = {','.join(sorted(words(job.partition)))}"] if job.partition else []
+    ad += [f"Features = {job.features}"] if job.features else []
+    typed = [f"{name}:{amount:g}" for name, amount in sorted(per_node.items()) if name != "gpu"]
+    ad += [f"Gres = {','.join(typed)}"] if typed else []
+    ad += ["Exclusive = yes"] if job.exclusive else []
+    request = Resources(float(math.ceil(job.cpus / nodes)), memory_mb, None, gpus)
+    conditions = "; ".join(line for line in ad if not line.startswith("Partitions"))
+    return Shape(request, conditions, not_eligible, (), nodes, tuple(ad))
+
+
+# --------------------------------------------------------------------------- text
+
+Again = Callable[[Sequence[str]], list[list[str]]]
+
+
+def from_table(rows: Iterable[Sequence[str]], again: Again) -> list[Job]:
+    """The jobs of a table in FORMAT. ``again`` asks for the rows of jobs, by their ids, in WIDE: of those whose fields
+    were cut."""
+    jobs: list[Sequence[str]] = []
+    cut: list[Sequence[str]] = []
+    for row in rows:
+        (cut if _is_cut(row) else jobs).append(row)
+    wide = again([row[0] for row in cut]) if cut else []
+    return [from_row(dict(zip(COLUMNS, row))) for row in [*jobs, *wide]]
+
+
+def _is_cut(row: Sequence[str]) -> bool:
+    fields = zip(row, COLUMNS.items())
+    return any(len(text) >= width and key not in MAY_BE_CUT for text, (key, (_, width)) in fields)
+
+
+def from_row(said: Mapping[str, str]) -> Job:
+    """Of the columns by their names here."""
+    said = {key: "" if text in UNSET and key != "reason" else text for key, text in said.items()}
+    asked = tres(said["tres"])
+    nodes = int(asked.get("node") or _first(said["nodes"]) or 1)
+    most = _first(said["max_nodes"].rpartition("-")[2])
+    ntasks = _first(said["ntasks"]) or 1
+    # squeue shows the least number of nodes where there is no most: one node may so mean any number of them.
+    het = f"{said['het_id']}+{said['het']}" if said["het_id"] not in ("", "0") else ""
+    return Job(
+        id=said["id"],
+        array=said["array"] or said["id"],
+        tasks=said["tasks"],
+        state=said["state"].upper(),
+        reason=said["reason"],
+        partition=said["partition"],
+        nodes=nodes,
+        max_nodes=most or None,
+        ntasks=ntasks,
+        cpus=asked.get("cpu") or 1,
+        memory_mb=asked.get("mem") or None,
+        gres=_gres(said["per_node"], said["per_job"], said["per_task"], nodes, ntasks),
+        features=said["features"],
+        asked_nodes=said["asked_nodes"],
+        exclusive=said["sharing"].upper() in ("NO", "EXCLUSIVE"),
+        reservation=said["reservation"],
+        begin=when(said["begin"]),
+        het=het,
+    )
+
+
+def _first(text: str) -> int:
+    digits = re.match(r"\d+", text)
+    return int(digits[0]) if digits else 0
+
+
+def _gres(per_node: str, per_job: str, per_task: str, nodes: int, ntasks: int) -> tuple[tuple[str, float], ...]:
+    """What each node must have, whatever it was asked for by."""
+    found = gres(per_node)
+    for name, amount in gres(per_job).items():
+        found[name] = max(found.get(name, 0), math.ceil(amount / nodes))
+    for name, amount in gres(per_task).items():
+        if name not in ("cpu", "mem"):
+            found[name] = max(found.get(name, 0), amount * math.ceil(ntasks / nodes))
+    return tuple(sorted(found.items()))
+
+
+# --------------------------------------------------------------------------- JSON
+
+
+def from_json(row: Mapping[str, Any]) -> Job:
+    """A row of ``jobs``. Raises `SourceError`."""
+    state, identifier = words(row.get("job_state")), number(row.get("job_id"))
+    if not state or identifier is None:
+        raise SourceError("a job without an id or a state is among Slurm's jobs")
+    array, task = number(row.get("array_job_id")), number(row.get("array_task_id"))
+    asked = tres(str(row.get("tres_req_str") or row.get("tres_alloc_str") or ""))
+    nodes, most = int(asked.get("node") or number(row.get("node_count")) or 1), number(row.get("max_nodes"))
+    ntasks = int(number(row.get("tasks")) or 1)
+    limit = number(row.get("array_max_tasks")) or 0
+    tasks = str(row.get("array_task_string") or "")
+    if tasks and limit and "%" not in tasks:
+        tasks += f"%{limit:.0f}"
+    if not tasks and array and task is not None:
+        tasks = f"{task:.0f}"
+    het, described = number(row.get("het_job_id")), str(row.get("state_description") or "")
+    per = [str(row.get(f"tres_per_{what}") or "") for what in ("node", "job", "task")]
+    return Job(
+        id=f"{identifier:.0f}",
+        array=f"{array or identifier:.0f}",
+        tasks=tasks,
+        state="CG" if "COMPLETING" in state else _flagged(state),
+        reason=described or str(row.get("state_reason") or ""),
+        partition=str(row.get("partition") or ""),
+        nodes=nodes,
+        max_nodes=int(most) if most else None,
+        ntasks=ntasks,
+        cpus=asked.get("cpu") or number(row.get("cpus")) or 1,
+        memory_mb=asked.get("mem") or None,
+        gres=_gres(per[0], per[1], per[2], nodes, ntasks),
+        features=str(row.get("features") or ""),
+        asked_nodes=str(row.get("required_nodes") or ""),
+        exclusive=_excludes(row),
+        reservation=str(row.get("resv_name") or ""),
+        begin=number(row.get("eligible_time")) or None,
+        het=f"{het:.0f}+{number(row.get('het_job_offset')) or 0:.0f}" if het else "",
+    )
+
+
+def _flagged(state: Sequence[str]) -> str:
+    """Of ``["RUNNING", "CONFIGURING"]`` what says most; ``["PENDING", "REQUEUE_HOLD"]`` does not wait for a machine."""
+    more = [word for word in state if word not in ("PENDING", "RUNNING", "SUSPENDED")]
+    return (more or state)[0].upper()
+
+
+def _excludes(row: Mapping[str, Any]) -> bool:
+    """``shared`` is "none", or a list with that word; since 24.11 ``exclusive`` says more."""
+    said = {word.lower() for word in (*words(row.get("shared")), *words(row.get("exclusive")))}
+    return bool(said & {"none", "true"}) or row.get("exclusive") is True

@@ -1,0 +1,140 @@
+"""Asks Slurm for its nodes, its queue and itself, by what the installed version offers."""
+
+from __future__ import annotations
+
+import re
+import threading
+from typing import Any, Mapping, Optional, Sequence
+
+from elastiq.command import CommandResult
+from elastiq.errors import SourceError
+from elastiq.plugins.batch import slurm_jobs as queue
+from elastiq.plugins.batch import slurm_records as records
+from elastiq.plugins.batch.slurm_jobs import Job
+from elastiq.plugins.batch.slurm_records import Node
+from elastiq.plugins.batch.tools import Tools, failed
+
+HINT = "Slurm's client commands must be installed, and on the PATH of elastiq or in command_folder"
+# Times in UTC; the whole set of an array's tasks, of which squeue else shows 64 characters (squeue(1)); and nothing of
+# what a user's environment would change (SQUEUE_FORMAT and the like).
+ENVIRONMENT = {
+    "TZ": "UTC",
+    "SLURM_TIME_FORMAT": "standard",
+    "SLURM_BITSTR_LEN": "0",
+    "SQUEUE_FORMAT": "",
+    "SQUEUE_FORMAT2": "",
+}
+SCONTROL_JSON, SINFO_JSON = (23, 2), (21, 8)  # since when they print nodes as JSON
+ASKED_AGAIN = 200  # jobs at once whose fields were cut
+NO_JSON = re.compile(r"unrecognized option|invalid option|serializer|data_parser|plugin", re.IGNORECASE)
+NO_SUCH_JOB = "Invalid job id specified"
+
+
+class Source:
+    """The commands. Any thread may call."""
+
+    def __init__(self, values: Mapping[str, Any]) -> None:
+        conf = {"SLURM_CONF": str(values["slurm_conf"])} if values.get("slurm_conf") else {}
+        folder = values.get("command_folder")
+        self.timeout_s = float(values["command_timeout_s"])
+        self._tools = Tools(self.timeout_s, HINT, str(folder) if folder else None, {**ENVIRONMENT, **conf})
+        self._method = str(values.get("query_method") or "auto")
+        self._version: Optional[tuple[int, int]] = None
+        self._nodes_as_json = self._method != "text"
+        self.changing = threading.Lock()  # held by who chooses among nodes
+
+    def run(self, tool: str, *args: str) -> CommandResult:
+        return self._tools.run(tool, *args)
+
+    def ask(self, tool: str, *args: str) -> str:
+        """What it printed. Raises `SourceError`."""
+        return self._tools.ask(tool, *args)
+
+    def version(self) -> tuple[int, int]:
+        """Of the installed commands, as (22, 5). Raises `SourceError`."""
+        if self._version is None:
+            said = self.ask("scontrol", "--version")
+            found = re.search(r"(\d+)\.(\d+)", said)
+            if not found:
+                raise SourceError(f"scontrol --version said {said.strip()[:60]!r}")
+            self._version = int(found[1]), int(found[2])
+        return self._version
+
+    # ------------------------------------------------------------------ nodes
+
+    def nodes(self) -> list[Node]:
+        """All nodes, but for those for future use. Raises `SourceError`."""
+        if self._nodes_as_json:
+            found = self._json_nodes()
+            if found is not None:
+                return found
+            self._nodes_as_json = False
+        return self.all_nodes()
+
+    def _json_nodes(self) -> Optional[list[Node]]:
+        """None where this Slurm has no JSON, or none of nodes."""
+        by_sinfo = self.version() < SCONTROL_JSON
+        argv = ("sinfo", "--json") if by_sinfo else ("scontrol", "show", "nodes", "--json")
+        if self.version() < SINFO_JSON:
+            return None
+        result = self.run(*argv)
+        if result.returncode != 0:
+            if self._method == "auto" and NO_JSON.search(result.complaint):
+                return None
+            raise failed(result, argv)
+        command = " ".join(argv)
+        return [
+            records.json_node(row) for row in records.rows(records.document(result.text, command), "nodes", command)
+        ]
+
+    def all_nodes(self) -> list[Node]:
+        """As text, those for future use too (-F), of hidden partitions too (-a), and with what is used of their gres
+        (-d). Raises `SourceError`."""
+        text = self.ask("scontrol", "-a", "-d", "-o", "--future", "show", "node")
+        if not text.endswith("\n"):
+            raise SourceError(f"scontrol show node printed {'an answer that is cut off' if text else 'nothing'}")
+        if text.strip() == "No nodes in the system":
+            return []
+        return [records.text_node(line) for line in text.splitlines() if line.strip()]
+
+    # ------------------------------------------------------------------ the queue
+
+    def jobs(self) -> list[Job]:
+        """All jobs that are not over. Raises `SourceError`."""
+        if self._method == "json":
+            found = records.document(self.ask("squeue", "-a", "--json"), "squeue --json")
+            return [queue.from_json(row) for row in records.rows(found, "jobs", "squeue --json")]
+        text = self.ask("squeue", "-a", "-O", queue.FORMAT)
+        return queue.from_table(records.table(text, len(queue.COLUMNS), "squeue"), self._wide)
+
+    def jobs_of(self, identifier: str) -> list[Job]:
+        """The jobs of an id: one, the parts of a heterogeneous one, or of an array. Raises `SourceError`."""
+        return queue.from_table(self._wide([identifier]), lambda ids: [])
+
+    def _wide(self, ids: Sequence[str]) -> list[list[str]]:
+        """Of those that are still there."""
+        result = self.run("squeue", "-a", "-j", ",".join(ids[:ASKED_AGAIN]), "-O", queue.WIDE)
+        if result.returncode != 0:
+            if NO_SUCH_JOB in result.complaint:
+                return []
+            raise failed(result, ("squeue", "-j"))
+        return records.table(result.text, len(queue.COLUMNS), "squeue")
+
+    # ------------------------------------------------------------------ itself
+
+    def up_s(self) -> Optional[float]:
+        """For how long slurmctld has been up, by its own clock; None if it does not say. One that was just started
+        takes the nodes for what they were, or for unknown, until they register."""
+        since, now = _config_times(self.ask("scontrol", "show", "config"))
+        return None if since is None or now is None else max(0.0, now - since)
+
+    def config(self) -> dict[str, str]:
+        """Its configuration, the names in lower case. Raises `SourceError`."""
+        pairs = (line.partition("=") for line in self.ask("scontrol", "show", "config").splitlines())
+        return {name.strip().lower(): value.strip() for name, equals, value in pairs if equals}
+
+
+def _config_times(text: str) -> tuple[Optional[float], Optional[float]]:
+    booted = re.search(r"(?m)^BOOT_TIME\s*=\s*(\S+)", text)
+    now = re.search(r"(?m)^Configuration data as of (\S+)", text)
+    return records.when(booted[1]) if booted else None, records.when(now[1]) if now else None
