@@ -92,7 +92,8 @@ class Command(BatchSystem):
             where = f" on {', '.join(row['workers'])}" if row.get("workers") else ""
             said = row.get("detail") or row.get("not_eligible") or ""
             how = f"{state}{where}{said and ': '}{said}"
-            return answers.shape(row).key if state == "waiting" else "", how
+            waits = state == "waiting" and not row.get("not_eligible")
+            return answers.shape(row).key if waits else "", how
         raise SourceError(f"{self.executables[by]} {by} lists no job {job}")
 
     def _listed(self, key: str, *args: str) -> answers.Listed:
