@@ -67,6 +67,8 @@ class Records:
         def registered() -> None:
             self._known[name] = addresses
 
+        if self._ended.pop(name, None):  # it was stopped, and starts again
+            self._store()
         state, flavour, pool = InstanceState.PENDING, node.flavour, node.pool
         instance = node.instance or Instance(name, state, addresses, flavour=flavour, pool=pool)
         self._act(name, f"register {node.name}", partial(self._core.batch.register, instance), registered)

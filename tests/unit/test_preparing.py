@@ -195,6 +195,26 @@ def test_what_is_another_machines_by_now_is_left_alone() -> None:
         assert rig.store.recall("records") == {}
 
 
+def test_a_machine_that_was_stopped_and_starts_again_is_registered_and_no_more_taken_off(tmp_path: Path) -> None:
+    path = str(tmp_path / "state.db")
+    node = booting(worker="w1")
+    rig = Rig(node, store_path=path)
+    listed(rig, "i-1")
+    rig.observer.ending.forget(node)  # it was stopped
+    rig.fail()
+    node.worker = None
+    rig.core.persist()
+    rig.store.close()
+    again = Rig(store_path=path)
+    listed(again, "i-1")
+    for _ in range(4):
+        again.look()
+        again.finish()
+        again.run(LONGEST_RETRY_S)
+    assert again.told() == [("register", "i-1", HERE)]
+    assert again.store.recall("records") == {}
+
+
 def test_a_reload_keeps_what_is_in_flight() -> None:
     node = a_node(State.IDLE, worker="w1", addresses=HERE)
     rig = Rig(node)
