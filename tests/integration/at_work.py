@@ -7,13 +7,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
-from typing import Any, Callable, Optional
+from typing import Any, Optional
 
 from tests.daemon_lines import ROOT
 from tests.ec2_server import EC2Server, moto_reservations
 from tests.integration.fake_htcondor import FakePool
+from tests.waiting import PATIENCE_S, until
 
 CONFIG = """
 [elastiq]
@@ -38,13 +38,6 @@ memory_mb = 4000
 dialect = aws
 {sections}
 """
-
-
-def until(what: Callable[[], Any], limit_s: float = 60.0) -> None:
-    deadline = time.monotonic() + limit_s
-    while not what():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 class AtWork:
@@ -91,13 +84,11 @@ class AtWork:
         self.process.kill()
         self.process.wait()
 
-    def stop(self) -> float:
-        """With SIGTERM; how long it took, in seconds."""
+    def stop(self) -> int:
+        """With SIGTERM; its exit code, which is 0 if it could end in the time that it has for that."""
         assert self.process is not None
-        began = time.monotonic()
         self.process.send_signal(signal.SIGTERM)
-        self.process.wait(15)
-        return time.monotonic() - began
+        return self.process.wait(PATIENCE_S)
 
     def reload(self) -> None:
         """And wait until it is done."""
@@ -118,7 +109,7 @@ class AtWork:
 
         def is_there() -> bool:
             nonlocal said
-            done = subprocess.run(argv, env=self._environment, capture_output=True, text=True, timeout=30)
+            done = subprocess.run(argv, env=self._environment, capture_output=True, text=True, timeout=PATIENCE_S)
             said = done.stdout
             return done.returncode == 0
 

@@ -23,6 +23,7 @@ import pytest
 from elastiq import client, config
 from elastiq.cli import as_service, follow, main, systemd
 from elastiq.paths import LOCK
+from tests.waiting import PATIENCE_S, until
 
 CONFIG = "[elastiq]\ncluster_name = alice\n[ec2]\nimage_id = ami-1\n"
 EXEC_START = (
@@ -402,7 +403,7 @@ def test_a_stop_stops_it_and_the_service_that_it_kept_from_starting(
     unit.on("stop", STOPPED)
     code, out, _ = ctl(capfd, "stop")
     assert code == 0 and out.endswith(f"elastiq stopped (pid {by_hand.pid})\n")
-    assert by_hand.wait(10) == 0
+    assert by_hand.wait(PATIENCE_S) == 0
     assert unit.told() == ([] if state is STOPPED else ["stop elastiq.service"])
 
 
@@ -412,7 +413,7 @@ def test_a_restart_makes_the_service_of_it(
     unit.on("start", RUNNING)
     code, out, err = ctl(capfd, "restart")
     assert (code, out) == (0, f"elastiq stopped (pid {by_hand.pid})\nelastiq started (pid 4711)\n")
-    assert by_hand.wait(10) == 0 and "adopt" not in err, "it was the service's own user"
+    assert by_hand.wait(PATIENCE_S) == 0 and "adopt" not in err, "it was the service's own user"
     assert unit.told() == ["start elastiq.service"]
 
 
@@ -534,8 +535,7 @@ def test_the_journal_is_followed_until_ctrl_c(unit: Systemd, capfd: pytest.Captu
     follows = unit.home / "follows"
 
     def interrupt() -> None:
-        while not (follows.exists() and follows.read_text()):
-            time.sleep(0.01)
+        until(lambda: follows.exists() and follows.read_text() and os.fstat(1).st_size, "the line is written")
         signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
     threading.Thread(target=interrupt, daemon=True).start()

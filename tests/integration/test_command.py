@@ -9,11 +9,12 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import Callable, Iterator
+from typing import Iterator
 
 import pytest
 
 from elastiq import command
+from tests.waiting import PATIENCE_S, until
 
 PYTHON = sys.executable
 ROOT = Path(__file__).resolve().parents[2]
@@ -24,13 +25,6 @@ def commands_may_run() -> Iterator[None]:
     command.reset()
     yield
     command.reset()
-
-
-def until(condition: Callable[[], bool], what: str, limit_s: float = 10.0) -> None:
-    deadline = time.monotonic() + limit_s
-    while not condition():
-        assert time.monotonic() < deadline, f"not within {limit_s} s: {what}"
-        time.sleep(0.02)
 
 
 def alive(pid: int) -> bool:
@@ -104,20 +98,20 @@ def test_what_cannot_be_executed_is_not_found(name: str) -> None:
     with pytest.raises(command.CommandNotFound, match="cannot be executed") as caught:
         command.run([name, "argument"], timeout_s=10)
     assert "\n" not in str(caught.value) and str(caught.value).startswith(name)
-    assert open_files() == before
+    assert open_files() <= before
 
 
 def test_a_hung_child_is_killed_at_the_deadline() -> None:
     began = time.monotonic()
     with pytest.raises(command.CommandTimeout, match=r"sleep 300: did not end within 0\.3 s, killed"):
         command.run(["sleep", "300"], timeout_s=0.3)
-    assert 0.25 < time.monotonic() - began < 3
+    assert 0.25 < time.monotonic() - began < PATIENCE_S, "not at the child's own end"
 
 
 def test_a_child_that_ignores_sigterm_is_killed_too(tmp_path: Path) -> None:
     pid = tmp_path / "pid"
     with pytest.raises(command.CommandTimeout):
-        command.run(["sh", "-c", f"trap '' TERM HUP INT; echo $$ > {pid}; while :; do sleep 1; done"], timeout_s=0.5)
+        command.run(["sh", "-c", f"trap '' TERM HUP INT; echo $$ > {pid}; while :; do sleep 1; done"], timeout_s=2)
     until(lambda: not alive(pid_in(pid)), "the child is gone")
 
 
@@ -129,16 +123,16 @@ def test_a_child_that_closed_its_pipes_still_has_a_deadline() -> None:
 def test_a_forked_sleeper_that_holds_the_pipe_does_not_hold_us(tmp_path: Path) -> None:
     pid = tmp_path / "pid"
     began = time.monotonic()
-    result = command.run(["sh", "-c", f"sleep 300 & echo $! > {pid}; echo x"], timeout_s=60)
+    result = command.run(["sh", "-c", f"sleep 300 & echo $! > {pid}; echo x"], timeout_s=200)
     assert result.stdout == b"x\n" and result.returncode == 0
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < PATIENCE_S, "not at the sleeper's end"
     until(lambda: not alive(pid_in(pid)), "the sleeper is gone")
 
 
 def test_a_time_out_ends_the_whole_group(tmp_path: Path) -> None:
     pid = tmp_path / "pid"
     with pytest.raises(command.CommandTimeout):
-        command.run(["sh", "-c", f"sleep 300 & echo $! > {pid}; sleep 300"], timeout_s=0.5)
+        command.run(["sh", "-c", f"sleep 300 & echo $! > {pid}; sleep 300"], timeout_s=2)
     until(lambda: not alive(pid_in(pid)), "the grandchild is gone")
 
 
@@ -153,12 +147,12 @@ def test_a_grandchild_in_a_session_of_its_own_that_holds_the_pipe_is_abandoned(
     try:
         if child_waits:
             with pytest.raises(command.CommandTimeout):
-                command.run(["sh", "-c", script + "sleep 300"], timeout_s=1)
+                command.run(["sh", "-c", script + "sleep 300"], timeout_s=2)
         else:
-            assert command.run(["sh", "-c", script], timeout_s=60).stdout == b"x\n"
-        assert time.monotonic() - began < 5
+            assert command.run(["sh", "-c", script], timeout_s=200).stdout == b"x\n"
+        assert time.monotonic() - began < PATIENCE_S, "not at the grandchild's end"
         assert alive(pid_in(pid)), "it escaped the group: this test must show that it does not hold us"
-        assert open_files() == before
+        assert open_files() <= before
     finally:
         os.kill(pid_in(pid), 9)
 
@@ -189,10 +183,8 @@ def test_two_hundred_megabytes_from_a_child_do_not_come_in_here(stream: int) -> 
 
 
 def test_a_flood_without_end_is_ended_soon() -> None:
-    began = time.monotonic()
     with pytest.raises(command.CommandTooMuchOutput, match="wrote more than 1,000,000 bytes"):
         command.run(["yes"], timeout_s=60, max_output=1_000_000)
-    assert time.monotonic() - began < 5
 
 
 def test_output_up_to_the_bound_comes_whole() -> None:
@@ -213,7 +205,7 @@ def test_kill_all_ends_commands_in_flight_and_lets_none_start_until_reset(tmp_pa
 
     def one(number: int) -> None:
         try:
-            command.run(["sh", "-c", f"trap '' TERM; echo $$ > {tmp_path}/{number}; sleep 300"], timeout_s=60)
+            command.run(["sh", "-c", f"trap '' TERM; echo $$ > {tmp_path}/{number}; sleep 300"], timeout_s=200)
         except command.CommandError as error:
             errors.append(error)
 
@@ -221,11 +213,9 @@ def test_kill_all_ends_commands_in_flight_and_lets_none_start_until_reset(tmp_pa
     for thread in threads:
         thread.start()
     pids = [pid_in(tmp_path / str(number)) for number in range(4)]
-    began = time.monotonic()
     command.kill_all()
     for thread in threads:
-        thread.join(5)
-    assert time.monotonic() - began < 3
+        thread.join(PATIENCE_S)
     assert [type(error) for error in errors] == [command.CommandInterrupted] * 4
     assert not any(alive(pid) for pid in pids)
     with pytest.raises(command.CommandInterrupted, match="not started"):
@@ -257,7 +247,7 @@ def test_kill_all_in_any_moment_leaves_no_command_running(tmp_path: Path) -> Non
         time.sleep(delay)
         command.kill_all()
         for thread in threads:
-            thread.join(5)
+            thread.join(PATIENCE_S)
             assert not thread.is_alive()
         assert sleepers() == []
 
@@ -278,9 +268,9 @@ def test_many_threads_run_commands_at_once_without_mixing_them_or_leaking() -> N
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(PATIENCE_S)
     assert wrong == []
-    assert open_files() == before
+    assert open_files() <= before
     assert children() <= others, "every child was reaped"
 
 

@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Callable
@@ -16,6 +15,7 @@ import pytest
 from tests.daemon_lines import ROOT
 from tests.ec2_server import EC2Server, error, moto_reservations
 from tests.integration.fake_htcondor import FakePool
+from tests.waiting import PATIENCE_S, until
 
 CONFIG = """
 [elastiq]
@@ -117,13 +117,6 @@ def daemon(tmp_path: Path, server: EC2Server, pool: FakePool) -> Iterator[Daemon
     print(daemon.log.read_text())
 
 
-def until(what: Callable[[], Any], within_s: float = 60.0) -> None:
-    deadline = time.monotonic() + within_s
-    while not what():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-
-
 def test_a_daemon_outlives_what_is_no_answer_and_launches_once_when_there_is_one(
     daemon: Daemon, gate: Gate, server: EC2Server
 ) -> None:
@@ -137,8 +130,7 @@ def test_a_daemon_outlives_what_is_no_answer_and_launches_once_when_there_is_one
         ((502, b"<html>Bad Gateway</html>"), "DescribeInstances at 127.0.0.1"),
     ):
         gate.page, gate.pages = page, 0
-        until(lambda: gate.pages >= 6)
-        assert told in daemon.log.read_text()
+        until(lambda told=told: gate.pages >= 6 and told in daemon.log.read_text())  # type: ignore[misc]
     gate.page = None
     seen = len(server.asked("DescribeInstances"))
     until(lambda: len(server.asked("DescribeInstances")) > seen + 3)
@@ -147,5 +139,5 @@ def test_a_daemon_outlives_what_is_no_answer_and_launches_once_when_there_is_one
     assert server.asked("TerminateInstances") == []
     assert daemon.process.poll() is None
     daemon.process.send_signal(signal.SIGTERM)
-    assert daemon.process.wait(20) == 0
+    assert daemon.process.wait(PATIENCE_S) == 0
     assert "PLANTEDSECRET" not in daemon.log.read_text()

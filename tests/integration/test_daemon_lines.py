@@ -6,15 +6,15 @@ import json
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
-from typing import Callable, Iterator
+from typing import Iterator
 
 import pytest
 
 from tests.daemon_lines import ENTRIES, ON_DEMAND, ROOT, imported_by
 from tests.ec2_server import KEYS, EC2Server, moto_reservations, moto_server
 from tests.integration.fake_htcondor import FakePool
+from tests.waiting import PATIENCE_S, until
 
 # The service ends by os._exit: right before, it says which modules of ours it has.
 PROGRAM = """
@@ -82,13 +82,6 @@ def daemon(tmp_path: Path, server: EC2Server, pool: FakePool) -> Iterator[subpro
     print(log.read_text())
 
 
-def wait_for(condition: Callable[[], object], what: str) -> None:
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline, f"not within a minute: {what}"
-        time.sleep(0.1)
-
-
 def instances() -> list[tuple[str, str]]:
     """The address and the state of each."""
     found = [one for region in moto_reservations() for reservation in region.values() for one in reservation.instances]
@@ -97,15 +90,15 @@ def instances() -> list[tuple[str, str]]:
 
 def test_a_daemon_at_work_imports_only_what_is_counted(daemon: subprocess.Popen[str], pool: FakePool) -> None:
     pool.submit(1)
-    wait_for(instances, "a launch")
+    until(instances, "a launch")
     ((address, _),) = instances()
     pool.add_worker("w1", address)
     pool.load()["jobs"].clear()
     pool.save()
-    wait_for(lambda: instances() == [(address, "terminated")], "the idle machine's end")
+    until(lambda: instances() == [(address, "terminated")], "the idle machine's end")
     assert pool.calls("condor_drain"), "the whole life of a machine"
     daemon.terminate()
-    imported = set(json.loads(daemon.communicate(timeout=30)[0]))
+    imported = set(json.loads(daemon.communicate(timeout=PATIENCE_S)[0]))
     assert set(ENTRIES) <= imported
     counted = set(imported_by(ENTRIES))
     assert imported - counted == set()

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Callable
 
 import pytest
 
@@ -16,6 +15,7 @@ from tests.daemon_lines import ROOT
 from tests.ec2_server import KEYS, EC2Server, error, moto_reservations, moto_server
 from tests.integration.fake_htcondor import FakePool
 from tests.sqs_queue import SQSQueue, event
+from tests.waiting import until
 
 CONFIG = """
 [elastiq]
@@ -73,14 +73,6 @@ def log(tmp_path: Path, servers: tuple[EC2Server, SQSQueue], pool: FakePool) -> 
     print(log.read_text())
 
 
-def until(what: Callable[[], Any], within_s: float = 60.0) -> Any:
-    deadline = time.monotonic() + within_s
-    while not (found := what()):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-    return found
-
-
 def bought(ec2: EC2Server) -> list[tuple[str, str]]:
     """The flavour and the market of each launch that was asked for."""
     return [
@@ -95,19 +87,19 @@ def test_a_spot_machine_is_replaced_before_it_is_taken_back_and_no_job_is_killed
     ec2.script("RunInstances", error("MaxSpotInstanceCountExceeded", "Max spot instance count exceeded"))
     pool.submit(1, RequestCpus=4)
     # Refused as a spot machine; the same plan goes on with the next offer of the pool.
-    until(lambda: len(bought(ec2)) == 2)
+    (one,) = until(lambda: [i for region in moto_reservations() for r in region.values() for i in r.instances])
     assert bought(ec2) == [("m5.large", "spot"), ("m5.large", "")]
     assert "MaxSpotInstanceCountExceeded" in log.read_text()
-    ((one,),) = [[i for r in region.values() for i in r.instances] for region in moto_reservations() if region]
-    pool.add_worker("w1", one.private_ip, cpus=4, memory_mb=8000)
+    until(lambda: one.id in log.read_text())  # launched, or listed before the launch was answered
     pool.load()["jobs"].clear()
     pool.save()
+    pool.add_worker("w1", one.private_ip, cpus=4, memory_mb=8000)
     pool.start_job("w1", cpus=4)
-    until(lambda: f"{one.id} (ec2): booting -> busy" in log.read_text())
+    until(lambda: re.search(rf"{one.id} \(ec2\): \w+ -> busy", log.read_text()))  # it may be seen at any step before
 
     queue.put(event(one.id))
     until(lambda: len(bought(ec2)) == 3)
     assert bought(ec2)[2] != ("m5.large", ""), "what is taken back is not bought again just now"
-    assert f"replaces {one.id}" in log.read_text()
+    until(lambda: f"replaces {one.id}" in log.read_text())
+    until(lambda: queue.messages == {})
     assert ec2.asked("TerminateInstances") == [], "its job may end in the two minutes"
-    assert queue.messages == {}

@@ -17,6 +17,7 @@ from elastiq.plugins.cloud import ec2_answers
 from elastiq.plugins.cloud.ec2_errors import Fault
 from tests.ec2_server import EC2Server, Rule, cloud_at, instances, intent
 from tests.integration.certificates import Authority
+from tests.waiting import PATIENCE_S
 
 NONE: frozenset[str] = frozenset()
 WHAT_TO_DO = "(check api_url, ca_bundle and the head node's clock)"
@@ -171,18 +172,18 @@ def test_an_answer_over_tls_that_drips_or_floods_has_the_same_limits(
 
     def drip() -> Iterator[bytes]:
         yield head
-        for _ in range(100):
+        for _ in range(6000):  # ten minutes
             time.sleep(0.1)
             yield b"<a>"
 
-    cloud = cloud_at(server.url, ca_bundle=authority.bundle, read_timeout_s=0.7)
+    cloud = cloud_at(server.url, ca_bundle=authority.bundle, read_timeout_s=2.0)
     cloud._images["ami-12c6146b"] = {}
     server.script("RunInstances", Rule(pieces=drip), Rule(pieces=lambda: chain([head], repeat(b"x" * 65536))))
     for told in ("ReadTimeoutError", "the answer is longer than 1 MB"):
         began = time.monotonic()
         with pytest.raises(TransientError, match=told) as caught:
             cloud.launch(intent())
-        assert not caught.value.launched_nothing and time.monotonic() - began < 6
+        assert not caught.value.launched_nothing and time.monotonic() - began < PATIENCE_S
     assert len(server.requests) == 2
     assert cloud.instances(NONE).owned == ()
 
@@ -192,8 +193,6 @@ def test_a_server_that_hangs_in_the_handshake_leaves_the_launch_open_and_ends_in
         url = f"https://127.0.0.1:{silent.getsockname()[1]}"
         cloud = cloud_at(url, connect_timeout_s=0.5, read_timeout_s=0.5)
         cloud._images["ami-12c6146b"] = {}
-        began = time.monotonic()
         with pytest.raises(TransientError, match="TimeoutError") as caught:
             cloud.launch(intent())
-        assert time.monotonic() - began < 5
         assert not caught.value.launched_nothing, "boto does not say how far it came"

@@ -19,7 +19,8 @@ import pytest
 from elastiq.cli import main
 from tests.ec2_server import KEYS, EC2Server, moto_reservations, moto_server
 from tests.integration.fake_htcondor import FakePool
-from tests.integration.test_elastiqctl import CLUSTER, ROOT, Head, _take_terminal, eventually
+from tests.integration.test_elastiqctl import CLUSTER, ROOT, Head, _take_terminal
+from tests.waiting import PATIENCE_S, until
 
 CONFIG = """
 [elastiq]
@@ -81,18 +82,18 @@ class Cluster(Head):
 
     def joins(self, jobs: int = 0) -> str:
         """A worker on the one machine that boots; its instance id."""
-        (machine,) = eventual(lambda: self.nodes("booting"))
+        (machine,) = until(lambda: self.nodes("booting"))
         (one,) = [one for one in self.running() if one.id == machine["id"]]
         self.pool.add_worker("w1", one.private_ip, cpus=4, memory_mb=8000)
         for _ in range(jobs):
             self.pool.start_job("w1")
-        eventually(lambda: self.nodes("busy" if jobs else "idle"))
+        until(lambda: [node for node in self.nodes("busy" if jobs else "idle") if node["jobs"] == jobs])
         return str(one.id)
 
     def wants(self, jobs: int) -> None:
         """So many jobs wait until there is a machine for them."""
         self.pool.submit(jobs)
-        eventually(lambda: self.nodes("booting"))
+        until(lambda: self.nodes("booting"))
         self.jobs_end()
 
     def jobs_end(self) -> None:
@@ -107,11 +108,6 @@ class Cluster(Head):
         done = self.ctl(*words, "--json")
         assert done.returncode == 0, done
         return dict(json.loads(done.stdout))
-
-
-def eventual(what: Any) -> Any:
-    eventually(what)
-    return what()
 
 
 @pytest.fixture
@@ -141,14 +137,14 @@ def test_pause_and_scale_hold_over_a_restart_and_are_shown(cluster: Cluster) -> 
         "elastiqctl: 4 is above the cluster's max_vms, which is 3: nothing was changed\n",
     )
     assert cluster.done("scale", "2") == {"scaled": {"": 2}}
-    eventually(lambda: "paused: no money: would launch 2 of ec2/m5.large" in cluster.log())
+    until(lambda: "paused: no money: would launch 2 of ec2/m5.large" in cluster.log())
     assert cluster.ctl("restart").returncode == 0
-    shown = eventual(lambda: (text := cluster.ctl("status").stdout) and "paused (pid" in text and text)
+    shown = until(lambda: (text := cluster.ctl("status").stdout) and "paused (pid" in text and text)
     assert "! switches: no launch (paused: no money), until elastiqctl resume" in shown
     assert "! scale: the cluster is held at 2 or more machines, until elastiqctl scale auto" in shown
     assert cluster.running() == []
     assert cluster.ctl("resume").stdout == "elastiq launches and ends as it is configured\n"
-    eventually(lambda: len(cluster.nodes("pending", "booting")) == 2)
+    until(lambda: len(cluster.nodes("pending", "booting")) == 2)
     assert cluster.done("scale", "auto") == {"scaled": {}}
     assert words_of(cluster.done("history"))[:4] == ["pause", "scale", "resume", "launch"]
 
@@ -162,18 +158,18 @@ def test_a_machine_with_jobs_is_drained_returned_and_ends_with_its_last_job(clus
         == f"{node} is being drained, and ends once its 2 jobs have ended: see elastiqctl status"
         f" (undone by: elastiqctl undrain {node})\n"
     )
-    (shown,) = eventual(lambda: cluster.nodes("draining"))
+    (shown,) = until(lambda: cluster.nodes("draining"))
     assert (shown["id"], shown["ordered"], shown["jobs"]) == (node, "elastiqctl drain: disk fails", 2)
     assert "disk fails" in cluster.ctl("status").stdout
-    eventually(lambda: cluster.pool.load()["workers"]["w1"]["drain"])
+    until(lambda: cluster.pool.load()["workers"]["w1"]["drain"])
     assert cluster.ctl("undrain", node).stdout == f"{node} takes jobs again\n"
-    eventually(lambda: cluster.pool.load()["workers"]["w1"]["drain"] is None and cluster.nodes("busy"))
+    until(lambda: cluster.pool.load()["workers"]["w1"]["drain"] is None and cluster.nodes("busy"))
     assert cluster.done("drain", node)["can_drain"] is True
     cluster.ctl("restart")
-    eventually(lambda: cluster.pool.load()["workers"]["w1"]["drain"] and cluster.nodes("draining"))
+    until(lambda: cluster.pool.load()["workers"]["w1"]["drain"] and cluster.nodes("draining"))
     assert len(cluster.running()) == 1
     cluster.jobs_end()
-    eventually(lambda: node not in [one.id for one in cluster.running()])
+    until(lambda: node not in [one.id for one in cluster.running()])
     assert words_of(cluster.done("history", "--node", node))[1:4] == ["drain", "undrain", "drain"]
 
 
@@ -191,7 +187,7 @@ def test_a_machine_with_jobs_ends_only_by_force_which_names_them(cluster: Cluste
     assert [one.id for one in cluster.running()] == [node] and cluster.nodes("busy")
     assert cluster.pool.load()["workers"]["w1"]["drain"] is None
     assert _typed(cluster, "y\n", "terminate", node, "--force") == 0
-    eventually(lambda: node not in [one.id for one in cluster.running()])
+    until(lambda: node not in [one.id for one in cluster.running()])
     assert f"{node}: elastiqctl terminate --force: kills {', '.join(names)}" in cluster.log()
     assert "terminate" in words_of(cluster.done("history", "--node", node))
 
@@ -207,7 +203,7 @@ def _typed(cluster: Cluster, answer: str, *words: str) -> int:
             shown += os.read(process.stdout.fileno(), 1000).decode()
         assert "--force kills 2 jobs:" in shown
         os.write(terminal, answer.encode())
-        _, err = process.communicate(timeout=30)
+        _, err = process.communicate(timeout=PATIENCE_S)
     os.close(terminal)
     assert "Traceback" not in err
     return process.returncode
@@ -215,17 +211,17 @@ def _typed(cluster: Cluster, answer: str, *words: str) -> int:
 
 def test_an_idle_machine_is_ended_after_a_drain_and_what_boots_after_a_further_look(cluster: Cluster) -> None:
     cluster.done("scale", "1")
-    booting = eventual(lambda: cluster.nodes("booting"))[0]["id"]
+    booting = until(lambda: cluster.nodes("booting"))[0]["id"]
     cluster.done("scale", "0")
     assert cluster.done("terminate", booting, "--yes")["state"] in ("terminating", "gone")
-    eventually(lambda: booting not in [one.id for one in cluster.running()])
+    until(lambda: booting not in [one.id for one in cluster.running()])
     cluster.done("scale", "1")
-    eventually(lambda: cluster.nodes("booting"))
+    until(lambda: cluster.nodes("booting"))
     node = cluster.joins()
     cluster.done("scale", "0")
     assert cluster.ctl("terminate", "w1", "--yes").stdout == f"{node}: its end was asked for\n"
     assert cluster.pool.calls("condor_drain")
-    eventually(lambda: cluster.running() == [])
+    until(lambda: cluster.running() == [])
     ends = [line["reason"] for line in cluster.done("history")["history"] if line["what"] in ("terminating", "gone")]
     assert set(ends) == {"elastiqctl terminate"}
 
@@ -284,7 +280,7 @@ def test_the_group_sees_the_history_by_the_socket_and_commands_nothing(cluster: 
         os.chown(run / "elastiq.sock", 0, 4711)
         argv = [sys.executable, "-c", AS_ONE_OF_THE_GROUP, "--statedir", str(state), "--rundir", str(run)]
         env = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
-        options: dict[str, Any] = {"capture_output": True, "text": True, "timeout": 60, "cwd": "/", "env": env}
+        options: dict[str, Any] = {"capture_output": True, "text": True, "timeout": PATIENCE_S, "cwd": "/", "env": env}
         seen = subprocess.run([*argv, "history", "--json"], check=False, **options)
         denied = subprocess.run([*argv, "resume"], check=False, **options)
         cluster.kill()

@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Callable
@@ -18,9 +17,10 @@ import pytest
 from tests.daemon_lines import ROOT
 from tests.ec2_server import EC2Server, moto_reservations
 from tests.integration.fake_htcondor import FakePool
+from tests.waiting import until
 
-# The dead site is the cheaper one: it is launched at first. A call may take read_timeout_s, that is 60 s, and the
-# whole test takes less.
+# The dead site is the cheaper one: it is launched at first. Its calls are answered when the test is over, and may take
+# longer than that.
 CONFIG = """
 [elastiq]
 cluster_name = sites-{number}
@@ -43,10 +43,10 @@ dialect = aws
 [ec2:dead]
 api_url = {dead}
 region = eu-west-1
+read_timeout_s = 600
 price = 0.1
 max_vms = 1
 """
-SOON_S = 20.0
 
 
 class Site:
@@ -65,7 +65,7 @@ class Site:
         (action,) = parse_qs(data.decode())["Action"]
         if self.hangs(action):
             self.held.append(action)
-            self.over.wait(120)
+            self.over.wait(600)
         return self.cloud({**environ, "wsgi.input": io.BytesIO(data)}, start)
 
 
@@ -119,13 +119,6 @@ def daemon(tmp_path: Path, servers: tuple[EC2Server, EC2Server], pool: FakePool)
     print(log.read_text())
 
 
-def until(what: Callable[[], Any]) -> None:
-    deadline = time.monotonic() + SOON_S
-    while not what():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-
-
 def addresses() -> list[str]:
     """Those of all machines that moto made."""
     made = [one for region in moto_reservations() for reservation in region.values() for one in reservation.instances]
@@ -150,7 +143,7 @@ def test_a_site_that_hangs_delays_nothing_at_the_others(
 
     seen = len(working.asked("DescribeInstances"))
     until(lambda: len(working.asked("DescribeInstances")) > seen + 4)
-    (address,) = addresses()
+    (address,) = until(addresses)
     pool.load()["jobs"].clear()
     pool.save()
     pool.add_worker("w1", address, cpus=1, memory_mb=4000)

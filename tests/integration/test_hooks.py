@@ -16,7 +16,8 @@ from typing import Any, Iterator, Mapping
 import pytest
 
 from tests.daemon_lines import ROOT
-from tests.integration.at_work import AtWork, until
+from tests.integration.at_work import AtWork
+from tests.waiting import PATIENCE_S, until
 
 SHIPPED = ROOT / "packaging/hooks"
 SHELLS = [shell for shell in ("dash", "bash", "busybox") if shutil.which(shell)]
@@ -37,7 +38,7 @@ class HostsFile:
 
     def __call__(self, event: str, instance: str, **facts: str) -> tuple[int, str]:
         process = self.begin(event, instance, **facts)
-        _, said = process.communicate(timeout=20)
+        _, said = process.communicate(timeout=PATIENCE_S)
         return process.returncode, said
 
     def join(self, instance: str, address: str, worker: str) -> tuple[int, str]:
@@ -71,7 +72,7 @@ def test_many_at_once_lose_no_line(hosts: HostsFile) -> None:
     numbers = range(1, 21)
     facts = [{"ELASTIQ_ADDRESS": f"10.0.0.{n}", "ELASTIQ_WORKER": f"w{n}"} for n in numbers]
     running = [hosts.begin("join", f"i-{n}", **given) for n, given in zip(numbers, facts)]
-    assert [process.communicate(timeout=30)[1] for process in running] == [""] * len(running)
+    assert [process.communicate(timeout=PATIENCE_S)[1] for process in running] == [""] * len(running)
     assert sorted(hosts.lines) == sorted(f"10.0.0.{n} w{n}  # elastiq i-{n}" for n in numbers)
 
 
@@ -132,8 +133,8 @@ def chat() -> Iterator[Chat]:
 
 def post(file: Path, facts: object) -> tuple[int, str]:
     text = facts if isinstance(facts, str) else json.dumps(facts)
-    argv = [sys.executable, str(SHIPPED / "chat-webhook"), str(file)]
-    done = subprocess.run(argv, input=text, capture_output=True, text=True, timeout=30, env={"LC_ALL": "C.UTF-8"})
+    argv, env = [sys.executable, str(SHIPPED / "chat-webhook"), str(file)], {"LC_ALL": "C.UTF-8"}
+    done = subprocess.run(argv, input=text, capture_output=True, text=True, timeout=PATIENCE_S, env=env)
     assert done.stdout == "" and "SECRETPART" not in done.stderr and "Traceback" not in done.stderr
     return done.returncode, done.stderr.strip()
 
@@ -227,7 +228,8 @@ class Bench(AtWork):
 
     @property
     def events(self) -> list[Mapping[str, Any]]:
-        return [json.loads(line) for line in self.told.read_text().splitlines()] if self.told.exists() else []
+        text = self.told.read_text() if self.told.exists() else ""
+        return [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]  # one may be half written
 
 
 @pytest.fixture
@@ -252,19 +254,19 @@ def test_the_life_of_a_machine_is_told_in_order_with_its_facts_and_no_secret(ben
         environment = one["environment"]
         assert environment["ELASTIQ_INSTANCE_ID"] == one["instance_id"]
         assert "hidden" not in environment.values() and "verysecretkey" not in json.dumps(one)
-    assert bench.stop() < 10
+    assert bench.stop() == 0
 
 
 def test_a_hook_that_hangs_fails_or_floods_holds_nothing_up_and_is_told(bench: Bench) -> None:
     slow = bench.script("slow", f"#!/bin/sh\necho $$ >{bench.folder}/pid\nsleep 600 & wait\n")
     bad = bench.script("bad", "#!/bin/sh\nyes first | head -1000 >&2\necho the cause >&2\nexit 3\n")
     flood = bench.script("flood", "#!/bin/sh\nexec cat /dev/zero\n")
-    bench.hooks(f"on_launch = {slow}\non_join = {bad}\non_drain = {flood}\non_end = {bench.record}\ntimeout_s = 1.5")
+    bench.hooks(f"on_launch = {slow}\non_join = {bad}\non_drain = {flood}\non_end = {bench.record}\ntimeout_s = 4")
     bench.start()
     bench.pool.submit(1)
     bench.join()
     until(lambda: [one["event"] for one in bench.events] == ["end"])
-    assert "hook on_launch (slow) for i-" in bench.text and "failed: did not end within 1.5 s, killed" in bench.text
+    assert "hook on_launch (slow) for i-" in bench.text and "failed: did not end within 4 s, killed" in bench.text
     assert "failed: exit code 3: ...first" in bench.text and "the cause" in bench.text
     assert "failed: wrote more than 16,000,000 bytes, killed" in bench.text
     assert "this is a bug" not in bench.text
@@ -281,9 +283,9 @@ def test_running_hooks_are_ended_with_the_daemon(bench: Bench) -> None:
     until(lambda: (bench.folder / "pids").exists() and (bench.folder / "pids").read_text())
     until(lambda: " -> idle: " in bench.text)
     assert bench.events == []  # that of the join waits for its turn
-    assert bench.stop() < 10
+    assert bench.stop() == 0
     pid = int((bench.folder / "pids").read_text())
-    until(lambda: not Path(f"/proc/{pid}").exists(), 5.0)  # it is dead: whose child it was then has to notice
+    until(lambda: not Path(f"/proc/{pid}").exists())  # it is dead: whose child it was then has to notice
     assert "for i-" in bench.text and "ended, commands are being stopped" in bench.text
     assert "hooks: 1 events were not passed on" in bench.text or "hooks: 2 events were not passed on" in bench.text
 
@@ -291,7 +293,7 @@ def test_running_hooks_are_ended_with_the_daemon(bench: Bench) -> None:
 def test_a_reload_changes_the_hooks_and_tells_of_a_kill_switch(bench: Bench) -> None:
     bench.hooks("")
     bench.start()
-    until(lambda: "cluster at-work-" in bench.text)
+    bench.status()  # it answers: from before, a signal would end it
     bench.hooks(f"on_pause = {bench.record}")
     assert bench.process is not None
     bench.process.send_signal(signal.SIGHUP)
@@ -316,4 +318,4 @@ def test_in_a_dry_run_no_hook_is_run(bench: Bench) -> None:
     bench.pool.submit(1)
     until(lambda: "dry run: would run hook on_launch (record) for i-" in bench.text)
     assert bench.events == []
-    assert bench.stop() < 10
+    assert bench.stop() == 0

@@ -8,7 +8,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 from typing import Any, Iterator
@@ -21,6 +20,7 @@ from elastiq.plugins.batch import htcondor_bindings
 from elastiq.plugins.batch.htcondor import HTCondor
 from tests.integration.fake_htcondor import FAKE_BINDINGS, FakePool
 from tests.looks import by_subject
+from tests.waiting import PATIENCE_S, once, until
 
 
 @pytest.fixture
@@ -83,16 +83,14 @@ def test_the_pool_and_the_schedds_of_the_configuration_are_asked(pool: FakePool)
 
 def test_a_hung_query_is_killed_at_its_deadline_and_the_next_is_answered(pool: FakePool) -> None:
     pool.add_worker("w1", "10.0.0.1")
-    before, batch = helpers(), plugin(timeout_s=1.0)
+    before, batch = helpers(), plugin(timeout_s=5.0)  # a start of the helper has to be quicker than that
     batch.workers()
     (helper,) = helpers() - before
     pool.once("workers", "hang")
-    began = time.monotonic()
     with pytest.raises(
-        SourceError, match=r"^condor_status failed by the bindings: .*did not answer within 1 s, killed"
+        SourceError, match=r"^condor_status failed by the bindings: .*did not answer within 5 s, killed"
     ):
         batch.workers()
-    assert time.monotonic() - began < 4
     assert gone(helper)
     assert [worker.name for worker in batch.workers().workers] == ["w1"]
 
@@ -103,7 +101,7 @@ def test_many_dead_schedds_cost_one_time_out_and_one_helper_is_kept(pool: FakePo
     began = time.monotonic()
     with pytest.raises(SourceError, match="did not answer"):
         plugin(timeout_s=1.5, schedds=tuple(f"s{number}" for number in range(8))).jobs()
-    assert time.monotonic() - began < 6
+    assert time.monotonic() - began < 8 * 1.5, "not one after the other"
     assert not helpers() - before
 
 
@@ -112,7 +110,7 @@ def test_a_helper_that_is_killed_in_the_middle_fails_its_call_and_the_next_is_an
     batch.workers()
     (helper,) = helpers() - before
     pool.once("workers", "hang")
-    threading.Timer(0.3, os.kill, (helper, signal.SIGKILL)).start()
+    once(lambda: not pool.orders("workers"), lambda: os.kill(helper, signal.SIGKILL))
     with pytest.raises(SourceError, match=r"ended with signal 9"):
         batch.workers()
     assert batch.workers().workers == ()
@@ -164,10 +162,7 @@ def test_the_helper_ends_with_the_batch_system_that_had_it(pool: FakePool) -> No
         batch.workers()
         (helper,) = helpers() - before
         del batch
-        end = time.monotonic() + 20
-        while not gone(helper):
-            assert time.monotonic() < end, "it lives on"
-            time.sleep(0.05)
+        until(lambda: gone(helper), "it lives on")
     finally:
         gc.enable()
 
@@ -184,14 +179,14 @@ def test_the_bindings_never_come_into_our_process() -> None:
         "loaded = {'htcondor', 'classad', 'htcondor2', 'classad2'} & set(sys.modules)\n"
         "print(batch.can_match, lazy, list(said.values()), loaded)\n"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=PATIENCE_S)
     assert (done.stdout.strip(), done.stderr) == ("True [] [''] set()", "")
 
 
 def test_the_helper_ends_with_the_one_who_asked_even_in_the_middle_of_a_call(pool: FakePool) -> None:
     program = (
         "from tests.integration.test_htcondor_bindings import plugin, helpers\n"
-        "batch = plugin(timeout_s=1.0)\n"
+        "batch = plugin(timeout_s=5.0)\n"
         "batch.workers()\n"
         "print(*helpers(), flush=True)\n"
         f"open('{pool.folder}/next-workers', 'w').write('hang')\n"
@@ -200,14 +195,9 @@ def test_the_helper_ends_with_the_one_who_asked_even_in_the_middle_of_a_call(poo
     with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as parent:
         assert parent.stdout is not None
         helper = int(parent.stdout.readline())
-        until = time.monotonic() + 15
-        while (pool.folder / "next-workers").exists() or not pool.calls("condor_status")[1:]:
-            assert time.monotonic() < until
-            time.sleep(0.02)
+        until(lambda: pool.calls("condor_status")[1:] and not pool.orders("workers"))
         parent.kill()
     try:
-        while not gone(helper):  # its own clock, soon after the deadline
-            assert time.monotonic() < until
-            time.sleep(0.05)
+        until(lambda: gone(helper))  # its own clock, soon after the deadline
     finally:
         os.killpg(helper, signal.SIGKILL)  # the fake command that hangs: real bindings have no child

@@ -16,6 +16,7 @@ from elastiq.plugins.batch import htcondor
 from elastiq.plugins.batch.htcondor import HTCondor
 from tests.integration.fake_htcondor import FakePool
 from tests.looks import by_subject, levels
+from tests.waiting import PATIENCE_S
 
 HEAD = "0123456789abcdef0123"
 
@@ -79,7 +80,7 @@ def test_a_command_that_hangs_is_unknown_after_its_deadline(pool: FakePool, call
     began = time.monotonic()
     with pytest.raises(SourceError, match="did not end within 2 s"):
         CALLS[call](plugin(command_timeout_s=2.0))
-    assert time.monotonic() - began < 8
+    assert time.monotonic() - began < PATIENCE_S, "not at the command's own end"
 
 
 @pytest.mark.parametrize("call", ["jobs", "workers"])
@@ -248,7 +249,7 @@ def test_many_dead_schedds_cost_one_time_out(pool: FakePool) -> None:
     began = time.monotonic()
     with pytest.raises(SourceError, match="did not end"):
         plugin(schedds=names, command_timeout_s=2.0).jobs()
-    assert time.monotonic() - began < 6
+    assert time.monotonic() - began < 8 * 2, "not one after the other"
 
 
 def test_the_attributes_of_a_constraint_are_grouped_by(pool: FakePool) -> None:

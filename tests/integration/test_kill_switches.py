@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.ec2_server import Rule
-from tests.integration.at_work import AtWork, until
+from tests.integration.at_work import AtWork
+from tests.waiting import until
 
 
 @pytest.fixture
@@ -68,7 +69,7 @@ def test_a_launch_whose_answer_was_lost_is_adopted_though_launches_are_switched_
     daemon.write(keys="launch = no\nterminate = no")
     daemon.start()
     (machine,) = daemon.machines()
-    until(lambda: [node["id"] for node in daemon.status()["nodes"]] == [machine.id], 30.0)
+    until(lambda: [node["id"] for node in daemon.status()["nodes"]] == [machine.id])
     daemon.pool.load()["jobs"].clear()
     daemon.pool.save()
     daemon.pool.add_worker("w1", machine.private_ip, cpus=1, memory_mb=4000)

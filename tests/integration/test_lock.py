@@ -19,7 +19,8 @@ import pytest
 from elastiq import identity
 from elastiq.cli.running import holder, send_signal
 from elastiq.paths import LOCK, Lock, LockedError, Paths, claim
-from tests.integration.test_elastiqctl import Head, alive, eventually
+from tests.integration.test_elastiqctl import Head, alive
+from tests.waiting import PATIENCE_S, until
 
 HOLD = """
 import sys
@@ -77,7 +78,7 @@ def test_a_second_one_is_refused_with_the_pid_of_the_first(
 
 def test_the_lock_ends_with_a_process_that_is_killed(paths: Paths, other: subprocess.Popen[bytes]) -> None:
     assert send_signal(paths, other.pid, signal.SIGKILL)
-    assert other.wait(10) == -signal.SIGKILL
+    assert other.wait(PATIENCE_S) == -signal.SIGKILL
     assert holder(paths) is None
     Lock(paths.statedir / LOCK).release()
 
@@ -92,7 +93,7 @@ def test_a_process_that_does_not_hold_the_lock_is_never_signalled(paths: Paths) 
 
 def test_a_pid_that_is_gone_is_no_error(paths: Paths) -> None:
     with subprocess.Popen(["true"]) as gone:
-        gone.wait(10)
+        gone.wait(PATIENCE_S)
     assert not send_signal(paths, gone.pid, signal.SIGKILL)
 
 
@@ -101,7 +102,7 @@ def test_without_pidfds_the_lock_is_asked_too(paths: Paths, other: subprocess.Po
     monkeypatch.delattr(os, "pidfd_open", raising=False)
     assert not send_signal(paths, os.getpid(), signal.SIGKILL)
     assert send_signal(paths, other.pid, signal.SIGKILL)
-    assert other.wait(10) == -signal.SIGKILL
+    assert other.wait(PATIENCE_S) == -signal.SIGKILL
 
 
 def test_asking_never_gets_in_the_way_of_a_start(paths: Paths) -> None:
@@ -145,7 +146,7 @@ def test_a_holder_in_another_container_is_one_without_a_pid(paths: Paths) -> Non
             "import sys; from pathlib import Path; from elastiq.paths import Lock; Lock(Path(sys.argv[1]), 0)",
             str(paths.statedir / LOCK),
         ]  # fmt: skip
-        refused = subprocess.run(look, capture_output=True, text=True, timeout=30)
+        refused = subprocess.run(look, capture_output=True, text=True, timeout=PATIENCE_S)
         container.kill()
     assert "elastiq runs already (on another machine or in another container)" in refused.stderr
 
@@ -193,7 +194,7 @@ def name_cluster(head: Head, name: str) -> None:
 def refusal(head: Head) -> str:
     """What a daemon that does not start says, and that it does so with the right code."""
     with head.foreground() as daemon:
-        _, err = daemon.communicate(timeout=30)
+        _, err = daemon.communicate(timeout=PATIENCE_S)
     assert daemon.returncode == 75, err
     assert len(err.splitlines()) == 1
     return err
@@ -203,7 +204,7 @@ def test_two_daemons_of_one_cluster_are_one_head_node_to_the_cloud_so_the_second
     heads: list[Head], cluster: str
 ) -> None:
     with heads[0].foreground() as first:
-        eventually(heads[0].answers)
+        until(heads[0].answers)
         said = refusal(heads[1])
         assert f"(pid {first.pid}): it holds cluster {cluster} of this user" in said
         its = heads[0].paths
@@ -216,22 +217,22 @@ def test_two_daemons_of_one_cluster_are_one_head_node_to_the_cloud_so_the_second
 def test_another_cluster_of_the_same_user_may_run_beside_it(heads: list[Head], cluster: str) -> None:
     name_cluster(heads[1], f"{cluster}-2")
     with heads[0].foreground(), heads[1].foreground():
-        eventually(lambda: heads[0].answers() and heads[1].answers())
+        until(lambda: heads[0].answers() and heads[1].answers())
         assert heads[0].status()["head"] != heads[1].status()["head"]
 
 
 def test_of_several_that_start_at_once_one_runs(heads: list[Head]) -> None:
     with contextlib.ExitStack() as stack:
         daemons = [stack.enter_context(head.foreground()) for head in heads]
-        eventually(lambda: sum(daemon.poll() is not None for daemon in daemons) == 2)
+        until(lambda: sum(daemon.poll() is not None for daemon in daemons) == 2)
         assert sorted(daemon.poll() or 0 for daemon in daemons) == [0, 75, 75]
         (winner,) = (head for head, daemon in zip(heads, daemons) if daemon.poll() is None)
-        eventually(winner.answers)
+        until(winner.answers)
 
 
 def test_a_state_directory_by_another_name_is_the_same(heads: list[Head], tmp_path: Path, cluster: str) -> None:
     with heads[0].foreground() as first:
-        eventually(heads[0].answers)
+        until(heads[0].answers)
         (tmp_path / "link").symlink_to(heads[0].paths.statedir)
         heads[1].paths = Paths(heads[1].paths.config, heads[1].paths.logdir, tmp_path / "link", heads[1].paths.rundir)
         name_cluster(heads[1], f"{cluster}-2")
@@ -243,15 +244,15 @@ def test_what_a_killed_daemon_leaves_behind_keeps_nobody_out(heads: list[Head]) 
     mark = heads[0].path / "hangs"
     heads[0].command("condor_q", f"trap '' TERM HUP; echo $$ > {mark}.new; mv {mark}.new {mark}; sleep 300")
     with heads[0].foreground() as first:
-        eventually(mark.exists)
+        until(mark.exists)
         first.kill()
-        first.wait(10)
+        first.wait(PATIENCE_S)
     orphan = int(mark.read_text())
     try:
         assert alive(orphan)
         heads[1].paths = heads[0].paths
         with heads[1].foreground():
-            eventually(heads[1].answers)
+            until(heads[1].answers)
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(os.getpgid(orphan), signal.SIGKILL)

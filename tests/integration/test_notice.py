@@ -59,7 +59,7 @@ def metadata() -> Iterator[Metadata]:
 
 def said(url: str) -> str:
     environment = {**os.environ, "NOTICE_METADATA": url}
-    done = subprocess.run([SCRIPT], env=environment, capture_output=True, text=True, timeout=20, check=True)
+    done = subprocess.run([SCRIPT], env=environment, capture_output=True, text=True, timeout=90, check=True)
     assert done.stderr == ""
     return done.stdout
 

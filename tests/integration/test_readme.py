@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +13,7 @@ import pytest
 
 from elastiq.config import load
 from tests.integration.test_packaging import ROOT, copy_sources
+from tests.waiting import DeadPort
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```sh\n(.*?)^```$", README, flags=re.MULTILINE | re.DOTALL)
@@ -59,9 +59,8 @@ def test_every_command_of_the_readme_works(tmp_path: Path) -> None:
     for name in ("condor_q", "condor_status", "condor_drain", "condor_config_val", "condor_version"):
         (tools / name).write_text("#!/bin/sh\nexit 0\n")
         (tools / name).chmod(0o755)
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        edit = EDIT.format(port=sock.getsockname()[1])
+    nobody = DeadPort()
+    edit = EDIT.format(port=nobody.number)
     script = ["set -eux", f"trap '{home}/elastiq/bin/elastiqctl stop || true' EXIT"]
     for block in BLOCKS:
         script += [line for line in commands(block) if line not in ELSEWHERE]

@@ -33,10 +33,10 @@ from elastiq import client
 from elastiq.interfaces import SourceError
 from tests.ec2_server import EC2Server, Rule, answer, cloud_at, error, intent, moto_reservations, moto_server
 from tests.integration.fake_htcondor import FakePool
+from tests.waiting import PATIENCE_S, until
 
 ROOT = Path(__file__).resolve().parents[2]
 PART = 12  # letters of a secret in a row are a part of it
-DEADLINE_S = 30
 
 SECRETS = {
     "secret key": "Pl4nted/Secret+Key9xQzvT7bLmW2eRfYdHs0uJ",
@@ -206,8 +206,8 @@ class Run:
             yield process
         finally:
             process.kill()
-            process.wait(DEADLINE_S)
-            watch.join(DEADLINE_S)
+            process.wait(PATIENCE_S)
+            watch.join(PATIENCE_S)
 
     def _watch(self, process: subprocess.Popen[bytes]) -> None:
         while process.poll() is None:
@@ -225,7 +225,7 @@ class Run:
 
     def python(self, *words: str) -> subprocess.CompletedProcess[bytes]:
         argv, nothing = [sys.executable, *words], subprocess.DEVNULL
-        return subprocess.run(argv, env=self.environment, stdin=nothing, capture_output=True, timeout=DEADLINE_S)
+        return subprocess.run(argv, env=self.environment, stdin=nothing, capture_output=True, timeout=PATIENCE_S)
 
     def look_from_outside(self) -> None:
         """Everything that a person can ask for."""
@@ -233,7 +233,7 @@ class Run:
             self.ctl(*words.split())
         for request in (b'{"v": 1, "verb": "status"}\n', b'{"v": 1, "verb": "nonsense"}\n', b"no JSON\n"):
             with socket.socket(socket.AF_UNIX) as asking:
-                asking.settimeout(DEADLINE_S)
+                asking.settimeout(PATIENCE_S)
                 asking.connect(str(self.socket))
                 asking.sendall(request)
                 self.shown[f"socket {request!r} {len(self.shown)}"] = asking.makefile("rb").readline()
@@ -256,13 +256,6 @@ class Run:
         texts |= {f"command line {number}": line for number, line in enumerate(self.command_lines)}
         assert {"log/elastiq.log", "state/elastiq.db", "stderr"} <= set(texts), "looked at nothing"
         return sorted(f"{where}: {what}" for where, text in texts.items() for what in found_in(text, wanted))
-
-
-def wait_for(condition: Callable[[], object], what: str) -> None:
-    deadline = time.monotonic() + DEADLINE_S
-    while not condition():
-        assert time.monotonic() < deadline, f"not in time: {what}"
-        time.sleep(0.1)
 
 
 def instances() -> dict[str, tuple[str, str]]:
@@ -317,19 +310,19 @@ def test_a_whole_run_shows_no_secret(tmp_path: Path, moto: EC2Server) -> None:
     other = add_other_heads_instance(moto, run.cluster)
     with run.daemon() as daemon:
         run.pool.submit(1)
-        wait_for(lambda: len(instances()) == 2, "a launch")
+        until(lambda: len(instances()) == 2, "a launch")
         (ours,) = set(instances()) - {other}
         run.look_from_outside()
         run.pool.add_worker("w1", instances()[ours][0])
         run.pool.load()["jobs"].clear()
         run.pool.save()
-        wait_for(lambda: instances()[ours][1] == "terminated", "the idle machine's end")
+        until(lambda: instances()[ours][1] == "terminated", "the idle machine's end")
         assert any(other in notice for notice in run.status()["notices"]), "the other head's instance is named"
         os.kill(daemon.pid, signal.SIGHUP)  # the file is read and told again
-        wait_for(lambda: b"configuration reloaded" in (tmp_path / "log/elastiq.log").read_bytes(), "the reload")
+        until(lambda: b"configuration reloaded" in (tmp_path / "log/elastiq.log").read_bytes(), "the reload")
         run.look_from_outside()
         daemon.terminate()
-        assert daemon.wait(DEADLINE_S) == 0
+        assert daemon.wait(PATIENCE_S) == 0
     assert all_secrets_were_used(moto)
     assert run.pool.calls("condor_drain") and len(run.command_lines) > 1, "commands were run, and seen"
     assert run.leaks() == []
@@ -386,17 +379,17 @@ def test_a_run_in_which_all_fails_shows_no_secret(tmp_path: Path, echoing: EC2Se
         empty = answer("DescribeInstances", "<reservationSet/>")
         echoing.script("DescribeInstances", *[empty] * 6)
     with run.daemon(*(("-c", program) if program else ())) as daemon:
-        wait_for(lambda: run.status(), "an answer")
+        until(lambda: run.status(), "an answer")
         if program is None:
-            wait_for(lambda: echoing.asked("RunInstances"), "a launch that fails")
-            wait_for(lambda: len(echoing.asked("DescribeInstances")) > 26, "listings that fail in many ways")
+            until(lambda: echoing.asked("RunInstances"), "a launch that fails")
+            until(lambda: len(echoing.asked("DescribeInstances")) > 26, "listings that fail in many ways")
         else:
-            wait_for(lambda: len(echoing.asked("DescribeInstances")) > 14, "listings that fail in many ways")
-            wait_for(lambda: run.status().get("faults"), "the planted fault")
+            until(lambda: len(echoing.asked("DescribeInstances")) > 14, "listings that fail in many ways")
+            until(lambda: run.status().get("faults"), "the planted fault")
         run.look_from_outside()
         daemon.send_signal(signal.SIGABRT)  # as systemd's watchdog: every thread's traceback is written
         # or by what Python's own dump meets in a thread that goes on meanwhile
-        assert daemon.wait(DEADLINE_S) in (-signal.SIGABRT, -signal.SIGSEGV)
+        assert daemon.wait(PATIENCE_S) in (-signal.SIGABRT, -signal.SIGSEGV)
     assert b"Fatal Python error" in (tmp_path / "stderr").read_bytes()
     if program:
         assert b"planted fault" in (tmp_path / "log/elastiq.log").read_bytes()

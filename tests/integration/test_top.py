@@ -20,7 +20,8 @@ from typing import Any, Iterator
 
 import pytest
 
-from tests.integration.test_elastiqctl import CLUSTER, ROOT, Head, eventually
+from tests.integration.test_elastiqctl import CLUSTER, ROOT, Head
+from tests.waiting import PATIENCE_S, until
 
 ENTER, LEAVE = "\033[?1049h", "\033[?25h\033[?1049l"
 
@@ -56,7 +57,7 @@ class Screen:
         self.seen += new
         return new
 
-    def until(self, text: str, within_s: float = 20.0) -> str:
+    def until(self, text: str, within_s: float = PATIENCE_S) -> str:
         """The frame that shows it first."""
         end, frames = time.monotonic() + within_s, ""
         while text not in frames:
@@ -68,7 +69,7 @@ class Screen:
         os.write(self.terminal, keys.encode())
 
     def ended(self) -> int:
-        end = time.monotonic() + 20.0
+        end = time.monotonic() + PATIENCE_S
         while self.process.poll() is None:
             self.read()
             assert time.monotonic() < end
@@ -92,7 +93,7 @@ def head(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Head]:
     """With a daemon that many may look at."""
     head = Head(tmp_path_factory.mktemp("top"))
     assert head.ctl("start").returncode == 0
-    eventually(lambda: head.status()["queue"]["known"])
+    until(lambda: head.status()["queue"]["known"])
     yield head
     head.kill()
 
@@ -171,7 +172,7 @@ def test_suspended_and_continued_it_draws_the_screen_anew(head: Head) -> None:
     with top(head, "--interval", "600") as screen:
         screen.until("q quit")
         screen.process.send_signal(signal.SIGTSTP)
-        eventually(lambda: Path(f"/proc/{screen.process.pid}/stat").read_text().rpartition(")")[2].split()[0] == "T")
+        until(lambda: Path(f"/proc/{screen.process.pid}/stat").read_text().rpartition(")")[2].split()[0] == "T")
         screen.until(LEAVE)
         screen.process.send_signal(signal.SIGCONT)
         screen.until("q quit")
@@ -189,7 +190,7 @@ def test_a_daemon_that_has_gone_is_said_so_and_waited_for(tmp_path: Path) -> Non
             head.kill()
             screen.until("elastiq is not running")
             assert head.ctl("start").returncode == 0
-            eventually(lambda: "not running" not in screen.until("q quit"))
+            until(lambda: "not running" not in screen.until("q quit"))
     finally:
         head.kill()
 

@@ -26,9 +26,9 @@ for finished in work_off(lambda task: os.getpid(), iter(int, 1), 3, 60.0):
     while len(pids) < 3:
         pids.add(int(parent.stdout.readline()))
     parent.kill()
-    parent.wait(timeout=30)
+    parent.wait(timeout=90)
     parent.stdout.close()
-    end = time.monotonic() + 30.0
+    end = time.monotonic() + 90.0
     while any(os.path.exists(f"/proc/{pid}") for pid in pids):
         assert time.monotonic() < end, f"still there: {pids}"
         time.sleep(0.05)

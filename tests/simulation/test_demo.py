@@ -26,6 +26,7 @@ from elastiq import planner
 from elastiq.daemon import Daemon
 from elastiq.simulation import cluster, demo
 from elastiq.simulation.view import LiveView, Picture
+from tests.waiting import PATIENCE_S
 
 ROOT = Path(__file__).resolve().parents[2]
 KEYS = (
@@ -43,7 +44,7 @@ def run(*args: str, python: str = sys.executable, **environ: str) -> subprocess.
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE_S,
     )
 
 
@@ -185,7 +186,7 @@ def test_it_runs_where_boto3_and_htcondor_and_the_json_logger_are_absent() -> No
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE_S,
     )
     assert (result.returncode, result.stderr) == (0, "")
     assert json.loads(result.stdout)["jobs_killed"] == 0
@@ -200,7 +201,7 @@ def test_it_leaves_nothing_behind(tmp_path: Path) -> None:
         env={**os.environ, "PYTHONPATH": str(ROOT), "HOME": str(home), "TMPDIR": str(temporary)},
         cwd=here,
         capture_output=True,
-        timeout=60,
+        timeout=PATIENCE_S,
     )
     assert result.returncode == 0
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
@@ -233,7 +234,7 @@ def test_a_paced_run_takes_its_time() -> None:
     began = time.monotonic()
     assert demo.run_demo(1, speed=3000.0, out=io.StringIO()) == 0
     taken_s = time.monotonic() - began
-    assert summary(1)["simulated_s"] / 3000.0 <= taken_s < 15.0
+    assert summary(1)["simulated_s"] / 3000.0 <= taken_s < summary(1)["simulated_s"] / 30.0
 
 
 def test_without_a_terminal_it_prints_plain_lines_and_a_summary() -> None:
@@ -268,10 +269,10 @@ class Terminal:
 
     def read(self, until: str = "") -> str:
         """Read to the end, or until a text has been written."""
-        end = time.monotonic() + 60.0
+        end = time.monotonic() + PATIENCE_S
         while not until or until not in self.text:
             ready, _, _ = select.select([self._fd], [], [], end - time.monotonic())
-            assert ready, f"no {until!r} within a minute: {self.text[-2000:]}"
+            assert ready, f"no {until!r} in time: {self.text[-2000:]}"
             try:
                 data = os.read(self._fd, 65536)
             except OSError:  # Linux: the other side has ended
@@ -393,7 +394,7 @@ sys.exit(demo.main(["--speed", "max"]))
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE_S,
     )
     assert result.returncode == code, result.stderr
     assert "Traceback" not in result.stderr
@@ -411,7 +412,7 @@ def interrupted(number: int) -> tuple[int, str]:
     assert process.stdout is not None
     first = process.stdout.readline()
     process.send_signal(number)
-    rest, _ = process.communicate(timeout=60)
+    rest, _ = process.communicate(timeout=PATIENCE_S)
     return process.returncode, first + rest
 
 
@@ -428,7 +429,7 @@ def test_a_reader_that_has_gone_is_no_traceback() -> None:
     process.stdout.close()
     errors = process.stderr.read()
     process.stderr.close()
-    assert process.wait(timeout=60) == demo.EXIT_BROKEN_PIPE
+    assert process.wait(timeout=PATIENCE_S) == demo.EXIT_BROKEN_PIPE
     assert "Traceback" not in errors
 
 

@@ -227,7 +227,7 @@ class Hanging(FakeCloud):
         self._leave = leave
 
     def instances(self, known: frozenset[str]) -> Instances:
-        self._leave.wait(30)
+        self._leave.wait(600)
         return Instances(())
 
 

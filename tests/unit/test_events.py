@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import threading
-import time
 
 from elastiq.events import EventQueue, RealClock
 from elastiq.simulation.clock import VirtualQueue
@@ -43,9 +42,9 @@ def test_a_cancelled_timer_does_not_run_and_cancelling_twice_is_harmless() -> No
 
 
 def test_a_post_from_another_thread_wakes_a_loop_that_waits_for_a_far_timer() -> None:
-    events = EventQueue(RealClock(), longest_pause_s=30)
+    events = EventQueue(RealClock(), longest_pause_s=3600)
     seen: list[str] = []
-    events.after(60, lambda: seen.append("late"))
+    events.after(7200, lambda: seen.append("late"))
 
     def act() -> None:
         events.post(lambda: seen.append("posted"))
@@ -53,11 +52,9 @@ def test_a_post_from_another_thread_wakes_a_loop_that_waits_for_a_far_timer() ->
 
     thread = threading.Timer(0.05, act)
     thread.start()
-    began = time.monotonic()
-    events.run()
+    events.run()  # which ends, or does not
     thread.join()
     assert seen == ["posted"]
-    assert time.monotonic() - began < 20
 
 
 def test_an_idle_queue_keeps_running_until_it_is_stopped() -> None:

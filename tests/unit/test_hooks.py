@@ -9,7 +9,6 @@ import re
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 from typing import Any, Callable, Iterator, Mapping, Sequence
 
@@ -21,6 +20,7 @@ from elastiq.nodes import TRANSITIONS, Node, State
 from tests.unit.config_files import load, problems, with_ec2
 from tests.unit.fakes import Surroundings
 from tests.unit.values import a_worker
+from tests.waiting import PATIENCE_S, until
 
 DONE = command.CommandResult(0, b"", b"")
 ROOT = Path(__file__).resolve().parents[2]
@@ -73,13 +73,6 @@ class Bench:
         until(lambda: not self.hooks._threads)
         self.around.run(1.0)
         return [env["ELASTIQ_EVENT"] for _, _, env in self.runs]
-
-
-def until(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 10
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
 
 
 # --------------------------------------------------------------------------- what is an event
@@ -274,7 +267,7 @@ def test_what_happens_to_one_machine_is_told_in_its_order_and_machines_do_not_wa
 
     def answer(env: Mapping[str, str]) -> command.CommandResult:
         if env["ELASTIQ_NODE"] == "i-1" and env["ELASTIQ_EVENT"] == "join":
-            assert let_go.wait(10)
+            assert let_go.wait(PATIENCE_S)
         return DONE
 
     bench = Bench(answer)
@@ -300,7 +293,7 @@ def test_only_so_many_run_and_wait_and_what_is_dropped_is_counted_and_said_once(
         with lock:
             at_once += 1
             most = max(most, at_once)
-        assert let_go.wait(10)
+        assert let_go.wait(PATIENCE_S)
         with lock:
             at_once -= 1
         return DONE

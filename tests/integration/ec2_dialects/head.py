@@ -16,11 +16,12 @@ from tests.ec2_server import EC2Server
 from tests.integration.ec2_dialects.behaviours import Behaviour
 from tests.integration.ec2_dialects.server import SECRET, FakeCloud, Machine
 from tests.integration.fake_htcondor import FakePool
+from tests.waiting import PATIENCE_S
 
 ROOT = Path(__file__).resolve().parents[3]
 CONFIG = """
 [elastiq]
-cluster_name = dialects
+cluster_name = dialects-{number}
 check_queue_every_s = 0.2
 check_vms_every_s = 0.2
 check_vms_in_error_every_s = 0.5
@@ -56,7 +57,7 @@ class Head:
             site += f"\ndialect = {behaviour.dialect}"
         self.config = folder / "elastiq.conf"
         self.config.touch(mode=0o600)
-        self.config.write_text(CONFIG.format(site=site, secret=SECRET))
+        self.config.write_text(CONFIG.format(site=site, secret=SECRET, number=os.getpid()))
 
     def close(self) -> None:
         if self._daemon is not None:
@@ -75,12 +76,12 @@ class Head:
     def kill(self) -> None:
         assert self._daemon is not None
         self._daemon.send_signal(signal.SIGKILL)
-        self._daemon.wait(10)
+        self._daemon.wait(PATIENCE_S)
 
     def stop(self) -> int:
         assert self._daemon is not None
         self._daemon.send_signal(signal.SIGTERM)
-        return self._daemon.wait(15)
+        return self._daemon.wait(PATIENCE_S)
 
     # ---- what can be seen
 
@@ -101,7 +102,7 @@ class Head:
     def launches(self) -> list[dict[str, str]]:
         return self.server.asked("RunInstances")
 
-    def wait_for(self, condition: Callable[[], Any], what: str, within_s: float = 30.0) -> Any:
+    def wait_for(self, condition: Callable[[], Any], what: str, within_s: float = PATIENCE_S) -> Any:
         until = time.monotonic() + within_s
         while not (found := condition()):
             assert time.monotonic() < until, f"not within {within_s:g} s: {what}\n{self.evidence()}"
