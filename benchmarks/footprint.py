@@ -122,9 +122,9 @@ def measured(place: Path, config: str, urls: list[str]) -> float:
     log, asked = place / "log", place / "asked"
     (place / "condor_q").write_text(f"#!/bin/sh\necho >>{asked}\nexec cat {place}/jobs\n")
     with running(place, config, 1.0) as pid:
-        wait_for(lambda: "launched as i-" in log.read_text(), f"a launch:\n{log}")
+        wait_for(lambda: re.search(r" i-\w+ \(", log.read_text()), f"a launch:\n{log}")
         for url in urls * 3:
-            with urllib.request.urlopen(url, timeout=10) as answer:
+            with urllib.request.urlopen(url, timeout=60) as answer:
                 assert answer.read(), url
         wait_for(lambda: asked.stat().st_size >= READS, "many reads")
         return resident(pid)
