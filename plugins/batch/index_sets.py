@@ -30,3 +30,11 @@ def limited(text: str) -> tuple[int, Optional[int]]:
     if percent and not limit.isdigit():
         raise ValueError(f"`{text[:60]}` is no set of task numbers")
     return count(numbers), int(limit) if percent else None
+
+
+def includes(text: str, number: int) -> bool:
+    """Whether the number is in a set. Raises ValueError."""
+    count(text)
+    parts = (_PART.fullmatch(part.strip()) for part in text.strip().strip("[]").split(","))
+    ranges = (range(int(part[1]), int(part[2] or part[1]) + 1, int(part[3] or 1)) for part in parts if part)
+    return any(number in one for one in ranges)

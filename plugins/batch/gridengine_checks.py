@@ -1,0 +1,154 @@
+"""What can be found wrong with a cluster before the first drain: `elastiqctl check`. Only reads.
+
+docs/batch/gridengine.md says what each means.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import re
+import shutil
+import socket
+from functools import partial
+from typing import Any, Callable, Iterable, Iterator, Mapping
+
+from elastiq.interfaces import BatchSystem, Check, Looks, SourceError
+from elastiq.plugins.batch.gridengine_master import HINT, Master
+from elastiq.plugins.batch.gridengine_xml import configuration
+
+DOCS = "docs/batch/gridengine.md"
+TOOLS = ("qstat", "qhost", "qconf", "qmod")
+RUNS = "see that sge_qmaster runs, and that sge_root, sge_cell and the ports are right"
+FILLS = "load_formula slots, and queue_sort_method load (qconf -msconf)"
+
+
+def looks(batch: BatchSystem, master: Master, values: Mapping[str, Any]) -> Looks:
+    """The checks of a cluster, each by its subject."""
+    found: dict[str, Callable[[str], Iterable[Check]]] = {
+        "master": partial(_master, batch, master),
+        "queue": partial(_queue, batch),
+        "rights": partial(_rights, master, bool(values["drain"] or values["register"])),
+        "complexes": partial(_complexes, master, values),
+        "dead hosts": partial(_dead_hosts, master),
+        "packing": partial(_packing, master),
+    }
+    if values["register"]:
+        found["host groups"] = partial(_host_groups, master, values["hostgroups"])
+    folder = values.get("bin_dir")
+    return {
+        "commands": partial(_commands, folder, "commands"),
+        **{subject: partial(_with_commands, folder, look, subject) for subject, look in found.items()},
+    }
+
+
+def _absent(folder: Any) -> str:
+    return ", ".join(tool for tool in TOOLS if shutil.which(tool, path=folder or None) is None)
+
+
+def _commands(folder: Any, subject: str) -> Iterator[Check]:
+    if absent := _absent(folder):
+        yield Check(subject, "error", f"{absent} not found", HINT)
+    else:
+        yield Check(subject, "ok", f"found: {shutil.which('qstat', path=folder or None)}")
+
+
+def _with_commands(folder: Any, look: Callable[[str], Iterable[Check]], subject: str) -> Iterator[Check]:
+    if absent := _absent(folder):
+        raise SourceError(f"not looked at: there is no {absent}")
+    yield from look(subject)
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+def _master(batch: BatchSystem, master: Master, subject: str) -> Iterator[Check]:
+    try:
+        found = batch.workers()
+    except SourceError as error:
+        yield Check(subject, "error", str(error), RUNS)
+        return
+    version = (master.run("qstat", "-help").text.splitlines() or ["of a version that it does not say"])[0]
+    yield Check(subject, "ok", f"answers, hears from {_count(len(found.workers), 'host')}; {version[:60]}")
+    if found.source_up_s is None:
+        text = "qping does not tell how long it has been up: its view is believed right after a restart"
+        yield Check("master's start", "warning", text, "have qping, and sge_root, sge_cell and qmaster_port right")
+
+
+def _queue(batch: BatchSystem, subject: str) -> Iterator[Check]:
+    try:
+        jobs = batch.jobs()
+    except SourceError as error:
+        yield Check(subject, "error", str(error), RUNS)
+        return
+    waiting = sum(group.waiting for group in jobs.groups)
+    yield Check(subject, "ok", f"{_count(waiting, 'job')} of all users waiting for a machine")
+
+
+def _rights(master: Master, needed: bool, subject: str) -> Iterator[Check]:
+    """By the master's own lists: nothing is tried."""
+    user = pwd.getpwuid(os.geteuid()).pw_name
+    managers = _listed(master, "-sm")
+    if needed and user not in managers:
+        text = f"{user} is no manager: it may neither drain nor register hosts"
+        yield Check(subject, "error", text, f"qconf -am {user} ({DOCS})")
+        return
+    here, hosts = socket.gethostname().partition(".")[0].lower(), _listed(master, "-sh")
+    if needed and here not in {name.partition(".")[0].lower() for name in hosts}:
+        text = f"{here} is not among the administrative hosts ({', '.join(hosts[:5])})"
+        yield Check(subject, "warning", text, f"qconf -ah {here}, if that is how the master knows this machine")
+        return
+    yield Check(subject, "ok", f"{user} is a manager, on an administrative host")
+
+
+def _listed(master: Master, option: str) -> list[str]:
+    result = master.run("qconf", option)
+    if result.returncode != 0 and not re.search(rb"no \w+ (host )?(list )?defined", result.stderr + result.stdout):
+        raise SourceError(f"qconf {option}: {result.complaint}")
+    return result.text.split() if result.returncode == 0 else []
+
+
+def _host_groups(master: Master, groups: Iterable[str], subject: str) -> Iterator[Check]:
+    """Of those whose names are the same for every pool."""
+    queues = _listed(master, "-sql")
+    lists = {name: configuration(master.ask("qconf", "-sq", name)).get("hostlist", "") for name in queues}
+    for group in (group for group in groups if "%" not in group):
+        using = [name for name, hosts in lists.items() if group in hosts.split()]
+        if using:
+            yield Check(subject, "ok", f"{group} is in the hostlist of {', '.join(using[:5])}")
+        else:
+            text = f"no queue has {group} in its hostlist: a host in it takes no job"
+            yield Check(subject, "error", text, f"qconf -aattr queue hostlist {group} QUEUE, or mend `hostgroups`")
+
+
+def _complexes(master: Master, values: Mapping[str, Any], subject: str) -> Iterator[Check]:
+    known = master.complexes()
+    memory = [name for name in values["memory_complexes"] if name in known]
+    if not memory:
+        text = "no complex of memory_complexes exists: the memory that a job asks for is not known"
+        yield Check(subject, "warning", text, "name those that your users ask for (qconf -sc)")
+        return
+    kept = [name for name in memory if known[name].consumable != "NO"]
+    kind = f"{', '.join(kept)} consumable" if kept else "none of them is consumable: jobs may take more than there is"
+    yield Check(subject, "ok", f"memory is {', '.join(memory)}, {kind}")
+
+
+def _dead_hosts(master: Master, subject: str) -> Iterator[Check]:
+    found = configuration(master.ask("qconf", "-sconf"))
+    unheard, again = found.get("max_unheard", "?"), found.get("reschedule_unknown", "")
+    if not again or not any(int(part) for part in re.findall(r"\d+", again)):
+        text = "jobs of a host that died stay recorded there for ever (reschedule_unknown 00:00:00)"
+        yield Check(subject, "warning", text, f"reschedule_unknown 00:05:00, and rerun TRUE in the queues ({DOCS})")
+    else:
+        yield Check(subject, "ok", f"noticed after max_unheard {unheard}, jobs go elsewhere {again} later")
+
+
+def _packing(master: Master, subject: str) -> Iterator[Check]:
+    found = configuration(master.ask("qconf", "-ssconf"))
+    method, formula = found.get("queue_sort_method", ""), found.get("load_formula", "")
+    if method == "load" and formula.replace(" ", "") in ("np_load_avg", "load_avg"):
+        text = "the scheduler fills the least loaded host first: jobs are spread, and few machines become idle"
+        yield Check(subject, "warning", text, f"{FILLS} ({DOCS})")
+    else:
+        yield Check(subject, "ok", f"hosts are filled by {method}, {formula}")
