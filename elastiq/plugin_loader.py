@@ -12,7 +12,7 @@ from elastiq.settings import Settings
 BATCH_GROUP = "elastiq.batch"
 CLOUD_GROUP = "elastiq.cloud"
 
-_BATCH = ("htcondor:HTCondor", "command:Command", "slurm:Slurm", "gridengine:GridEngine")
+_BATCH = ("htcondor:HTCondor", "command:Command", "slurm:Slurm", "celery:Celery", "gridengine:GridEngine")
 BUILT_IN: dict[str, dict[str, str]] = {
     BATCH_GROUP: {place.partition(":")[0]: f"elastiq.plugins.batch.{place}" for place in _BATCH},
     CLOUD_GROUP: {"ec2": "elastiq.plugins.cloud.ec2:EC2Cloud"},
