@@ -10,6 +10,7 @@ from elastiq.interfaces import (
     DrainAnswer,
     DrainMode,
     DrainOutcome,
+    Instance,
     JobGroup,
     Jobs,
     Looks,
@@ -35,6 +36,7 @@ class SimulatedBatch(BatchSystem):
         self._owner = owner
         # HTCondor, too, keeps a text with a drain; it is how elastiq knows its own drains again.
         self._drain_reason = f"elastiq {owner.cluster} {owner.head}"
+        self.keeps_records = world.registers
 
     @classmethod
     def from_config(cls, values: Mapping[str, Any], owner: Owner) -> SimulatedBatch:
@@ -58,6 +60,12 @@ class SimulatedBatch(BatchSystem):
 
     def jobs_on(self, worker: str) -> tuple[str, ...]:
         return self._call("jobs_on", (worker,), lambda: self._jobs_on(worker))
+
+    def register(self, instance: Instance) -> None:
+        self._call("register", (instance,), lambda: self._world.register(instance.id, instance.addresses))
+
+    def unregister(self, instance: Instance) -> None:
+        self._call("unregister", (instance,), lambda: self._world.unregister(instance.id))
 
     def forget(self, worker: str) -> None:
         self._call("forget", (worker,), lambda: self._forget(worker))

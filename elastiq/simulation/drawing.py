@@ -18,6 +18,7 @@ from elastiq.simulation.executor import Latency
 from elastiq.simulation.menu import FORGETFUL, HIDE_WORKERS, HOUR_S, LOSE_IDS, MENU, OF_STOPS, SLOW, span
 from elastiq.simulation.of_head import with_room
 from elastiq.simulation.of_people import people
+from elastiq.simulation.of_records import OFTEN, records
 from elastiq.simulation.scenario import Happening, Scenario
 from elastiq.simulation.terms import stops, with_terms
 from elastiq.simulation.world import Image
@@ -74,6 +75,12 @@ def draw(seed: int, profile: str = "mixed") -> Scenario:
     happenings += tuple(
         Happening(at_s, kind, args, f"{seed}.person {number}") for number, (at_s, kind, args) in by_people
     )
+    of_records = Dice(seed, profile, "records")
+    registers = of_records.happens(OFTEN)
+    befalls = enumerate(records(of_records, hours_s)) if registers and manner.mishaps[1] else ()
+    happenings += tuple(
+        Happening(at_s, kind, args, f"{seed}.record {number}") for number, (at_s, kind, args) in befalls
+    )
     happenings = tuple(sorted(happenings, key=lambda one: one.at_s))
     return Scenario(
         seed,
@@ -89,6 +96,7 @@ def draw(seed: int, profile: str = "mixed") -> Scenario:
         can_drain=not dice.happens(0.04),
         can_find=not dice.happens(0.1),
         catalogue=Dice(seed, profile, "catalogue").happens(0.4),
+        registers=registers,
     )
 
 

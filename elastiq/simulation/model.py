@@ -67,6 +67,7 @@ class Machine:
     joins: bool = True
     boot_s: float = 0.0
     join_s: float = 0.0
+    asks: bool = False  # its worker is up, and the batch system does not expect it
     publishes_id: bool = False
     other_addresses: tuple[str, ...] = ()  # which its worker's ad has, too
     odd_name: bool = False  # its worker's name has nothing to do with its address

@@ -62,6 +62,7 @@ class Scenario:
     limits: Mapping[str, int] = field(default_factory=dict)  # machines of a flavour that the cloud has
     can_drain: bool = True
     catalogue: bool = False  # the cloud tells what its flavours have
+    registers: bool = False  # the batch system lets only workers in that were made known to it
     can_find: bool = True  # the cloud finds what a launch made; else listings show it
 
     def without(self, dropped: frozenset[int]) -> Scenario:

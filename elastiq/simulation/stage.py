@@ -58,6 +58,7 @@ class Stage(Cluster):
         world = self.world
         world.lease_s, world.negotiate_every_s = scenario.lease_s, scenario.negotiate_every_s
         world.limits, world.catalogue = dict(scenario.limits), scenario.catalogue
+        world.registers = scenario.registers
         world.on_birth = self.chaos.born
         self.acts: list[Act] = []
         self.orders = Orders()

@@ -17,6 +17,7 @@ from elastiq.scaling import held
 from elastiq.settings import Settings
 from elastiq.simulation.checker import Checker, Violation
 from elastiq.simulation.liveness import Liveness
+from elastiq.simulation.registrations import Registrations
 from elastiq.simulation.scenario import Happening, Scenario
 from elastiq.simulation.stage import STORE, Stage
 from elastiq.simulation.statefile import StateFile
@@ -86,6 +87,7 @@ class Trial:
         self.witness = Witness(lambda: world.now, self._settings)
         self.checker = Checker(world, stage.owner, self.state, self._settings, self._tell, scenario.can_drain)
         self.upkeep = Upkeep(self.checker, self.witness, self._status, self._beat_age_s, SECRETS)
+        self.upkeep.registrations = Registrations(self.checker, scenario.calm_at_s)
         self.liveness = Liveness(stage, self.checker, self._status)
         self._daemon: Optional[Daemon] = None
         self._store_file: object = None

@@ -16,6 +16,7 @@ from typing import Any, Callable, Mapping, Optional, Sequence
 from elastiq.interfaces import InstanceState
 from elastiq.settings import Settings
 from elastiq.simulation.checker import DEADLINE_S, Checker
+from elastiq.simulation.registrations import Registrations
 from elastiq.simulation.statefile import StateFile
 from elastiq.simulation.witness import Listener, Record, Witness
 
@@ -48,6 +49,7 @@ class Upkeep(Listener):
     ) -> None:
         self._checker, self._witness, self._status = checker, witness, status
         self._beat_age_s, self.secrets = beat_age_s, secrets
+        self.registrations: Optional[Registrations] = None
         self._listed: dict[str, float] = {}  # ids that a listing named: by then they must be in the status
         self._confirmed: dict[str, float] = {}
         self._due = math.inf
@@ -87,6 +89,8 @@ class Upkeep(Listener):
 
     def called(self, record: Record) -> None:
         """A call of the daemon arrives there: I8."""
+        if self.registrations is not None:
+            self.registrations.called(record)
         name = record.name
         self._calls.append((self._now, name))
         self._per_h[name] += 1
@@ -157,6 +161,8 @@ class Upkeep(Listener):
 
     def look(self) -> None:
         """Every now and then."""
+        if self.registrations is not None:
+            self.registrations.look()
         age_s = self._beat_age_s()
         if age_s is not None:
             self._goes_on(age_s, self._witness.begun)

@@ -55,11 +55,13 @@ class World(JobQueue):
     ended_listed_s: float = 3600.0  # for which the cloud lists what has ended
     ads_stay_s: float = 0.0  # for which a dead worker stays in the collector's list
     cloud_skew_s: float = 0.0  # of the cloud's clock
+    registers: bool = False  # the batch system lets only workers in that were made known to it
 
     def __post_init__(self) -> None:
         self.jobs: dict[int, Job] = {}  # those that are not done
         self.machines: dict[str, Machine] = {}
         self.workers: dict[str, SimWorker] = {}
+        self.registered: dict[str, str] = {}  # by address: the instance that the batch system expects there
         self.tally = Tally()
         self.collector_since = self.now - DAY_S
         self.on_change: Callable[[], None] = lambda: None
@@ -216,9 +218,11 @@ class World(JobQueue):
             self._machines_changed()
 
     def join(self, machine: Machine) -> None:
-        """Its worker starts, if it runs, may join and has none."""
+        """Its worker starts, if it runs, may join and has none; one that the batch system does not expect asks again
+        and again."""
         if machine.state is InstanceState.RUNNING and machine.joins and machine.worker is None:
-            if machine.flavour not in self.flavours:
+            machine.asks = self.registers and self.registered.get(machine.address) != machine.id
+            if machine.flavour not in self.flavours or machine.asks:
                 return
             name = f"ip-{machine.address.replace('.', '-')}.example.org"
             if machine.odd_name:
@@ -226,6 +230,18 @@ class World(JobQueue):
             worker = self.add_worker(name, machine.address, self.flavours[machine.flavour], machine)
             worker.instance_id = machine.id if machine.publishes_id else None
             worker.other_addresses = machine.other_addresses
+
+    def register(self, instance_id: str, addresses: Iterable[str]) -> None:
+        """Let the batch system expect the worker of an instance at these addresses, and nowhere else."""
+        self.unregister(instance_id)
+        self.registered.update(dict.fromkeys(addresses, instance_id))
+        machine = self.machines.get(instance_id)
+        if machine is not None and machine.asks:
+            self.join(machine)
+
+    def unregister(self, instance_id: str) -> None:
+        """What another instance has by now is left alone."""
+        self.registered = {address: name for address, name in self.registered.items() if name != instance_id}
 
     def terminate(self, machine: Machine) -> None:
         """End a machine by request. A job that runs there dies: that is counted as killed."""

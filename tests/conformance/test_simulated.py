@@ -14,6 +14,8 @@ from elastiq.interfaces import (
     DrainAnswer,
     DrainMode,
     DrainOutcome,
+    Instance,
+    InstanceState,
     LaunchError,
     Offer,
     Owner,
@@ -40,9 +42,10 @@ def make_world(faults: Faults) -> World:
 
 
 class SimulatedBatchBench(BatchBench):
-    def __init__(self) -> None:
+    def __init__(self, registers: bool = False) -> None:
         self.faults = PlannedFaults()
         self.world = make_world(self.faults)
+        self.world.registers = registers
         self.restart()
 
     def restart(self) -> None:
@@ -90,6 +93,18 @@ class SimulatedBatchBench(BatchBench):
     def holds(self, worker: str) -> bool:
         return worker in self.world.workers
 
+    def knows(self, instance: Instance) -> bool:
+        return instance.id in self.world.registered.values()
+
+    def join(self, instance: Instance) -> str:
+        """A machine of the simulated cloud with this id and address."""
+        (address,) = instance.addresses
+        if instance.id not in self.world.machines:
+            self.world.launch(lambda _id, _address: Machine(instance.id, address, "small", self.world.wall))
+        self.world.events.after(self.world.image.boot_s[1] + self.world.image.join_s[1], self.world.events.stop)
+        self.world.events.run()
+        return next(worker.name for worker in self.world.workers.values() if worker.address == address)
+
     def drain_by_hand(self, worker: str) -> None:
         self.world.drain(self.world.workers[worker], "a new kernel")
 
@@ -117,28 +132,48 @@ class SimulatedBatchBench(BatchBench):
         return "schedd2"
 
 
+NOT_SIMULATED = {
+    "users": "nobody owns a simulated job",
+    "names": "a simulated job has a number only",
+    "depend": "no simulated job waits for another",
+    "arrays": "each task is submitted as a job of its own",
+    "array-limit": "see arrays",
+    "nodes": "a simulated job runs on one worker",
+    "held-running": "only a job that waits is held",
+    "queues": "there is one queue",
+    "strange": "a simulated worker is idle, busy or drained",
+    "find-job": "nobody asks for a simulated job",
+    "match": "the sizes of jobs and machines are all that counts",
+    "blank": "its answers are objects, not texts",
+    "cut": "its answers are objects, not texts",
+    "hang": "an answer that never comes is a matter of the simulated executor, which gives it up",
+}
+
+
 class TestSimulatedBatch(BatchConformance):
-    cannot = {
-        "users": "nobody owns a simulated job",
-        "names": "a simulated job has a number only",
-        "depend": "no simulated job waits for another",
-        "arrays": "each task is submitted as a job of its own",
-        "array-limit": "see arrays",
-        "nodes": "a simulated job runs on one worker",
-        "held-running": "only a job that waits is held",
-        "queues": "there is one queue",
-        "strange": "a simulated worker is idle, busy or drained",
-        "find-job": "nobody asks for a simulated job",
-        "register": "a worker makes itself known",
-        "match": "the sizes of jobs and machines are all that counts",
-        "blank": "its answers are objects, not texts",
-        "cut": "its answers are objects, not texts",
-        "hang": "an answer that never comes is a matter of the simulated executor, which gives it up",
-    }
+    cannot = {**NOT_SIMULATED, "register": "a worker makes itself known"}
 
     @pytest.fixture
     def bench(self) -> BatchBench:
         return SimulatedBatchBench()
+
+
+class TestRegisteringSimulatedBatch(BatchConformance):
+    cannot = NOT_SIMULATED
+
+    @pytest.fixture
+    def bench(self) -> BatchBench:
+        return SimulatedBatchBench(registers=True)
+
+
+def test_a_simulated_worker_that_is_not_registered_waits_at_the_door() -> None:
+    bench = SimulatedBatchBench(registers=True)
+    ours = Instance("i-1", InstanceState.RUNNING, frozenset({"10.0.0.7"}))
+    with pytest.raises(StopIteration):
+        bench.join(ours)
+    assert bench.names() == []
+    bench.batch.register(ours)
+    assert bench.names() == [bench.join(ours)]
 
 
 class SimulatedCloudBench(CloudBench):

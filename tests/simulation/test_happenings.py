@@ -17,6 +17,7 @@ from elastiq.interfaces import (
     DrainMode,
     DrainOutcome,
     EndOutcome,
+    Instance,
     InstanceState,
     LaunchError,
     QuotaError,
@@ -533,6 +534,65 @@ def undrain_unheard(scene: Scene) -> None:
     scene.batch.drain(worker.name, IF_IDLE)
     fails(lambda: scene.batch.undrain(worker.name), SourceError)
     assert worker.drained_by is None
+
+
+def asks(scene: Scene, kind: str, **args: Any) -> Machine:
+    """A machine that runs, and is not registered, while such a happening lasts."""
+    scene.world.registers = True
+    (machine,) = scene.launch()
+    scene.run(120.0)
+    assert machine.asks and scene.names() == set()
+    scene.befall(kind, for_s=100.0, **args)
+    return machine
+
+
+def told(machine: Machine) -> Instance:
+    return Instance(machine.id, InstanceState.RUNNING, frozenset({machine.address}))
+
+
+@shows
+def records_fail(scene: Scene) -> None:
+    machine = asks(scene, "records_fail")
+    fails(lambda: scene.batch.register(told(machine)), SourceError)
+    assert scene.names() == set()
+    scene.run(101.0)
+    scene.batch.register(told(machine))
+    assert len(scene.names()) == 1
+    scene.befall("records_fail", for_s=100.0, calls=["unregister"])
+    scene.batch.register(told(machine))
+    fails(lambda: scene.batch.unregister(told(machine)), SourceError)
+    assert scene.world.registered == {machine.address: machine.id}
+
+
+@shows
+def records_unheard(scene: Scene) -> None:
+    machine = asks(scene, "records_unheard")
+    fails(lambda: scene.batch.register(told(machine)), SourceError)
+    assert len(scene.names()) == 1
+    fails(lambda: scene.batch.unregister(told(machine)), SourceError)
+    assert scene.world.registered == {}
+
+
+@shows
+def records_hang(scene: Scene) -> None:
+    machine = asks(scene, "records_hang")
+    delay_s = scene.answered(lambda: fails(lambda: scene.batch.register(told(machine)), SourceError))
+    assert delay_s >= TOO_LATE_S and scene.names() == set()
+
+
+@shows
+def records_answered_too_late(scene: Scene) -> None:
+    machine = asks(scene, "records_answered_too_late")
+    assert scene.answered(lambda: scene.batch.register(told(machine))) >= TOO_LATE_S
+    assert len(scene.names()) == 1
+
+
+@shows
+def records_late(scene: Scene) -> None:
+    machine = asks(scene, "records_late", late_s=50.0)
+    assert 0 < scene.answered(lambda: scene.batch.register(told(machine))) < 50.0
+    assert 0 < scene.answered(lambda: scene.batch.unregister(told(machine))) < 50.0
+    assert 0 < scene.answered(lambda: scene.batch.forget("nobody")) < 50.0
 
 
 @shows
