@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from dataclasses import dataclass
 
 from elastiq.interfaces import JobGroup, Resources
@@ -22,7 +23,8 @@ class Shape:
     @property
     def key(self) -> str:
         """The same in every read, and after a restart. Why none could run now is no part of it: it may change."""
-        parts = (*vars(self.request).values(), self.requirements, self.pools, self.nodes, self.ad)
+        sizes = (None if size is None else float(size) for size in vars(self.request).values())  # 1 and 1.0 are alike
+        parts = (*sizes, self.requirements, self.pools, self.nodes, self.ad)
         return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
 
 
@@ -44,11 +46,11 @@ class Groups:
     def all(self) -> tuple[JobGroup, ...]:
         """A group for each shape, in the order in which they came. Shapes that differ in nothing but why their jobs
         cannot run have keys of their own."""
-        eligible = {shape.key for shape in self._counts if not shape.not_eligible}
+        alike = Counter(shape.key for shape in self._counts)
         found = []
         for shape, (waiting, running) in self._counts.items():
             why = shape.not_eligible
-            key = f"{shape.key}:{why}" if why and shape.key in eligible else shape.key
+            key = f"{shape.key}:{why}" if why and alike[shape.key] > 1 else shape.key
             values = {**vars(shape), "key": key, "waiting": waiting, "running": running}
             found.append(JobGroup(sample_job=self._samples.get(shape, ""), **values))
         return tuple(found)
