@@ -13,8 +13,9 @@ BATCH_GROUP = "elastiq.batch"
 CLOUD_GROUP = "elastiq.cloud"
 
 _BATCH = ("htcondor:HTCondor", "command:Command", "slurm:Slurm", "celery:Celery", "gridengine:GridEngine")
+_PBS = ("torque:Torque", "pbs:PBS")
 BUILT_IN: dict[str, dict[str, str]] = {
-    BATCH_GROUP: {place.partition(":")[0]: f"elastiq.plugins.batch.{place}" for place in _BATCH},
+    BATCH_GROUP: {place.partition(":")[0]: f"elastiq.plugins.batch.{place}" for place in _BATCH + _PBS},
     CLOUD_GROUP: {"ec2": "elastiq.plugins.cloud.ec2:EC2Cloud"},
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from typing import Mapping, Optional, Sequence
 
 from elastiq.command import CommandError, CommandNotFound, CommandResult, run
@@ -25,6 +26,10 @@ class Tools:
         self._environment = {**os.environ, "LC_ALL": "C", **environment}
         if folder:
             self._environment["PATH"] = f"{folder}:{os.environ.get('PATH', os.defpath)}"
+
+    def where(self, tool: str) -> Optional[str]:
+        """The path of a command, None if there is none that we may execute."""
+        return shutil.which(tool, path=self._folder)
 
     def run(self, tool: str, *args: str, stdin: bytes = b"", timeout_s: Optional[float] = None) -> CommandResult:
         """What it left behind, whatever its exit code. Raises `SourceError` if it did not end by itself."""
