@@ -18,6 +18,7 @@ from elastiq.plugins.batch.shapes import Groups, Shape
 
 Row = Mapping[str, Any]
 SIZES = tuple(Resources.__dataclass_fields__)
+SHAPE = (*SIZES, "nodes", "pools", "requirements", "not_eligible")
 
 
 @dataclass(frozen=True)
@@ -46,12 +47,14 @@ def listed(text: str) -> Listed:
 def jobs(found: Listed) -> Jobs:
     """By their shapes. How many run is only told where all of them are listed."""
     groups = Groups()
+    shapes: dict[str, Shape] = {}  # 10,000 jobs are few shapes, and to make one costs more than to find it
     for row in found.rows:
         state = row.get("state", "waiting")
-        if state == "waiting":
-            groups.add(shape(row), waiting=_count(row), sample=row.get("id", ""))
-        elif state == "running" and found.lists_running:
-            groups.add(shape(row), running=_count(row))
+        if state == "held" or (state == "running" and not found.lists_running):
+            continue
+        said = repr([row.get(key) for key in SHAPE])
+        one = shapes.get(said) or shapes.setdefault(said, shape(row))
+        groups.add(one, **{state: _count(row)}, sample=row.get("id", ""))
     counted = groups.all()
     return Jobs(counted if found.lists_running else tuple(replace(g, running=None) for g in counted), found.missing)
 

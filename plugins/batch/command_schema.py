@@ -2,7 +2,8 @@
 reading the schema.
 
 They are ordinary JSON Schemas, for whoever writes an executable; here is as much of JSON Schema as they use (a test
-holds every answer against the library jsonschema, which a head node need not have).
+holds every answer against the library jsonschema, which a head node need not have). A schema becomes functions once:
+10,000 jobs are 30,000 values.
 """
 
 from __future__ import annotations
@@ -11,19 +12,22 @@ import json
 import re
 from functools import cache
 from pathlib import Path
-from typing import Any, Callable, Iterator, Mapping
+from typing import Any, Callable, Mapping, Optional
 
 from elastiq.errors import SourceError
 
 Schema = Mapping[str, Any]
+Fault = Optional[tuple[str, str]]  # the place below, and what is wrong there
+Check = Callable[[Any], Fault]
 
-TYPES: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
-    "object": ("an object", lambda value: isinstance(value, dict)),
-    "array": ("a list", lambda value: isinstance(value, list)),
-    "string": ("a text", lambda value: isinstance(value, str)),
-    "boolean": ("true or false", lambda value: isinstance(value, bool)),
-    "number": ("a number", lambda value: isinstance(value, (int, float)) and not isinstance(value, bool)),
-    "integer": ("a whole number", lambda value: TYPES["number"][1](value) and value == value // 1),
+# As `json` makes them: a bool is no number.
+TYPES: Mapping[str, tuple[str, tuple[type, ...]]] = {
+    "object": ("an object", (dict,)),
+    "array": ("a list", (list,)),
+    "string": ("a text", (str,)),
+    "boolean": ("true or false", (bool,)),
+    "number": ("a number", (int, float)),
+    "integer": ("a whole number", (int, float)),  # 2.0 is one
 }
 LIMITS: Mapping[str, tuple[str, Callable[[Any, Any], bool]]] = {
     "minimum": ("of at least {:g}", lambda value, limit: bool(value >= limit)),
@@ -40,6 +44,12 @@ def schema(name: str) -> Schema:
     return found
 
 
+@cache
+def checker(name: str) -> Check:
+    """What is wrong first in a value, by that schema."""
+    return _checker(schema(name), schema(name)["$defs"])
+
+
 def document(text: str, name: str) -> dict[str, Any]:
     """The JSON of an answer, checked. Raises `SourceError`, whose one line says what is wrong where."""
     if not text.strip():
@@ -48,8 +58,8 @@ def document(text: str, name: str) -> dict[str, Any]:
         value = json.loads(text, object_pairs_hook=_once, parse_constant=_no_constant)
     except (ValueError, RecursionError) as error:
         raise SourceError(f"printed no JSON ({error}): {shown(text.strip())}") from None
-    for problem in problems(value, schema(name), schema(name)["$defs"]):
-        raise SourceError(f"printed {problem}")
+    if fault := checker(name)(value):
+        raise SourceError(f"printed {fault[0].lstrip('.') or 'the answer'}{fault[1]}")
     found: dict[str, Any] = value
     return found
 
@@ -66,42 +76,83 @@ def _no_constant(name: str) -> Any:
     raise ValueError(f"{name} is no number of JSON's")
 
 
-def problems(value: Any, rule: Schema, definitions: Mapping[str, Schema], at: str = "") -> Iterator[str]:
-    """What is wrong, as sentences that begin with the place."""
+# --------------------------------------------------------------------------- the parts of JSON Schema
+
+
+def _checker(rule: Schema, definitions: Mapping[str, Schema]) -> Check:
     if "$ref" in rule:
         rule = definitions[rule["$ref"].rpartition("/")[2]]
     if "enum" in rule:
-        if not any(value == one and isinstance(value, bool) is isinstance(one, bool) for one in rule["enum"]):
-            yield f"{at or 'the answer'}: {shown(value)}, expected {' or '.join(map(json.dumps, rule['enum']))}"
-        return
-    if not TYPES[rule["type"]][1](value) or not _within(value, rule):
-        yield f"{at or 'the answer'}: {shown(value)}, expected {expected(rule)}"
-    elif rule["type"] == "array":
-        for number, item in enumerate(value):
-            yield from problems(item, rule["items"], definitions, f"{at}[{number}]")
-    elif rule["type"] == "object":
-        known = rule["properties"]
-        for key in sorted(value.keys() - known.keys()):
-            yield f"{at or 'the answer'} with the unknown key {shown(key)}, expected {', '.join(known)}"
-        for key in sorted(set(rule.get("required", ())) - value.keys()):
-            yield f"{at or 'the answer'} without the key {shown(key)}"
-        for key in (key for key in known if key in value):
-            yield from problems(value[key], known[key], definitions, f"{at}.{key}".lstrip("."))
+        return _one_of(rule["enum"])
+    leaf = _leaf(rule)
+    if rule["type"] == "array":
+        return _array(leaf, _checker(rule["items"], definitions))
+    if rule["type"] == "object":
+        keys = {key: _checker(inner, definitions) for key, inner in rule["properties"].items()}
+        return _object(leaf, keys, rule.get("required", ()))
+    return leaf
 
 
-def _within(value: Any, rule: Schema) -> bool:
-    if "pattern" in rule and not re.search(rule["pattern"].replace("$", r"\Z"), value):
-        return False
-    return all(within(value, rule[name]) for name, (_, within) in LIMITS.items() if name in rule)
+def _one_of(words: list[Any]) -> Check:
+    known, expected = [(type(word) is bool, word) for word in words], " or ".join(map(json.dumps, words))
+    return lambda value: None if (type(value) is bool, value) in known else ("", _not(value, expected))
 
 
-def expected(rule: Schema) -> str:
-    """In words what a rule asks for."""
-    limits = [words.format(rule[name]) for name, (words, _) in LIMITS.items() if name in rule]
-    return " ".join([rule.get("title", TYPES[rule["type"]][0]), " and ".join(limits)]).strip()
+def _leaf(rule: Schema) -> Check:
+    word, types = TYPES[rule["type"]]
+    limits = [(within, rule[name]) for name, (_, within) in LIMITS.items() if name in rule]
+    texts = [text.format(rule[name]) for name, (text, _) in LIMITS.items() if name in rule]
+    expected = " ".join([rule.get("title", word), " and ".join(texts)]).strip()
+    pattern = re.compile(rule["pattern"].replace("$", r"\Z")) if "pattern" in rule else None
+    whole = rule["type"] == "integer"
+
+    def check(value: Any) -> Fault:
+        fits = type(value) in types and not (whole and value % 1)
+        if (
+            fits
+            and all(within(value, limit) for within, limit in limits)
+            and not (pattern and not pattern.search(value))
+        ):
+            return None
+        return "", _not(value, expected)
+
+    return check
+
+
+def _array(leaf: Check, item: Check) -> Check:
+    def check(value: Any) -> Fault:
+        if fault := leaf(value):
+            return fault
+        for number, one in enumerate(value):
+            if fault := item(one):
+                return f"[{number}]{fault[0]}", fault[1]
+        return None
+
+    return check
+
+
+def _object(leaf: Check, keys: Mapping[str, Check], required: list[str]) -> Check:
+    def check(value: Any) -> Fault:
+        if fault := leaf(value):
+            return fault
+        for key, one in value.items():
+            if key not in keys:
+                return "", f" with the unknown key {shown(key)}, expected {', '.join(keys)}"
+            if fault := keys[key](one):
+                return f".{key}{fault[0]}", fault[1]
+        for key in required:
+            if key not in value:
+                return "", f" without the key {shown(key)}"
+        return None
+
+    return check
+
+
+def _not(value: Any, expected: str) -> str:
+    return f": {shown(value)}, expected {expected}"
 
 
 def shown(value: Any) -> str:
     """A value for a person, in one short line."""
-    text = json.dumps(value[:200] if isinstance(value, str) else value, default=str)
+    text = json.dumps(value[:200] if isinstance(value, str) else value)
     return text if len(text) <= 60 else f"{text[:57]}..."

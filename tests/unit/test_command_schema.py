@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elastiq.interfaces import SourceError
-from elastiq.plugins.batch.command_schema import document, problems, schema
+from elastiq.plugins.batch.command_schema import checker, document, schema
 
 NAMES = ("jobs", "workers")
 LEAVES = [
@@ -64,7 +64,7 @@ def test_a_schema_that_is_shipped_is_one(name: str) -> None:
 @given(data=st.data())
 def test_our_verdict_is_that_of_the_schema(name: str, data: Any) -> None:
     value = data.draw(whole(name))
-    ours = list(problems(value, schema(name), schema(name)["$defs"]))
+    ours = checker(name)(value)
     theirs = list(jsonschema.Draft202012Validator(schema(name)).iter_errors(value))
     assert bool(ours) == bool(theirs), (ours, theirs)
 
