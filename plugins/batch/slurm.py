@@ -44,6 +44,7 @@ class Slurm(BatchSystem):
     section = "slurm"
     OPTIONS = OPTIONS
     can_match = True
+    keeps_records = True
 
     def __init__(self, values: Mapping[str, Any], owner: Owner) -> None:
         self.source = Source(values)

@@ -45,25 +45,29 @@ def worker(node: Node, jobs: int, mark: str) -> Worker:
     state = _state(node, jobs)
     usable = state in (WorkerState.IDLE, WorkerState.BUSY)
     total = size(node)
-    used = Resources(node.used_cpus, node.used_memory_mb, None, gres(node.used_gres).get("gpu", 0.0))
-    free = Resources(
-        *(
-            None if has is None else max(0.0, has - (of or 0.0)) if usable else 0.0
-            for has, of in zip(vars(total).values(), vars(used).values())
-        )
-    )
     return Worker(
         name=node.name.lower(),
         state=state,
         addresses=addresses(node),
         instance_id=node.instance_id or bound_to(node, mark) or None,
         total=total,
-        free=free,
+        free=_free(node, total) if usable else _nothing(total),
         jobs=max(jobs, 1 if occupied(node) and not node.down else 0),
         drained_by=node.reason or None if "DRAIN" in node.flags else None,
         started_at=node.started_at,
         detail="" if usable else node.words + (f" ({node.reason})" if node.reason else ""),
     )
+
+
+def _free(node: Node, total: Resources) -> Resources:
+    """What its jobs leave. Where they have all its memory, as one has that asked for none, no other starts."""
+    if total.memory_mb and node.used_memory_mb >= total.memory_mb:
+        return _nothing(total)
+    return total.less(Resources(node.used_cpus, node.used_memory_mb, 0.0, gres(node.used_gres).get("gpu", 0.0)))
+
+
+def _nothing(total: Resources) -> Resources:
+    return Resources(*(None if has is None else 0.0 for has in vars(total).values()))
 
 
 def size(node: Node) -> Resources:

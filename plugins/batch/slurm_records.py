@@ -133,7 +133,7 @@ def _said(row: Mapping[str, Any], key: str) -> str:
 
 # --------------------------------------------------------------------------- text
 
-# Each begins at its name, the first time that it is there: what people write (Reason, Comment, Extra) comes last.
+# A value may hold blanks and "=": that of OS ends at RealMemory, and what people write (LAST) comes last.
 _KEYS = re.compile(r"(?:(?<=\s)|^)([A-Za-z][A-Za-z/:]*)=")
 _SIGNED = re.compile(r"\s*\[[^\[\]]*@[^\[\]]*\]\s*$")
 LAST = frozenset({"Reason", "Comment", "Extra", "InstanceId", "InstanceType"})
@@ -180,7 +180,8 @@ def _pairs(line: str) -> dict[str, str]:
     found: dict[str, str] = {}
     marks: list[re.Match[str]] = []
     for mark in _KEYS.finditer(line):
-        if mark[1] in (NODE_KEYS if not marks or marks[-1][1] not in LAST else LAST):
+        before = marks[-1][1] if marks else ""
+        if mark[1] in (LAST if before in LAST else {"RealMemory"} if before == "OS" else NODE_KEYS):
             marks.append(mark)
     for mark, following in zip(marks, [*marks[1:], None]):
         found.setdefault(mark[1], line[mark.end() : following.start() if following else len(line)].strip())

@@ -37,18 +37,18 @@ class Source:
         conf = {"SLURM_CONF": str(values["slurm_conf"])} if values.get("slurm_conf") else {}
         folder = values.get("command_folder")
         self.timeout_s = float(values["command_timeout_s"])
-        self._tools = Tools(self.timeout_s, HINT, str(folder) if folder else None, {**ENVIRONMENT, **conf})
+        self.tools = Tools(self.timeout_s, HINT, str(folder) if folder else None, {**ENVIRONMENT, **conf})
         self._method = str(values.get("query_method") or "auto")
         self._version: Optional[tuple[int, int]] = None
-        self._nodes_as_json = self._method != "text"
+        self.as_json = self._method != "text"  # nodes are
         self.changing = threading.Lock()  # held by who chooses among nodes
 
     def run(self, tool: str, *args: str) -> CommandResult:
-        return self._tools.run(tool, *args)
+        return self.tools.run(tool, *args)
 
     def ask(self, tool: str, *args: str) -> str:
         """What it printed. Raises `SourceError`."""
-        return self._tools.ask(tool, *args)
+        return self.tools.ask(tool, *args)
 
     def version(self) -> tuple[int, int]:
         """Of the installed commands, as (22, 5). Raises `SourceError`."""
@@ -64,11 +64,11 @@ class Source:
 
     def nodes(self) -> list[Node]:
         """All nodes, but for those for future use. Raises `SourceError`."""
-        if self._nodes_as_json:
+        if self.as_json:
             found = self._json_nodes()
             if found is not None:
                 return found
-            self._nodes_as_json = False
+            self.as_json = False
         return self.all_nodes()
 
     def _json_nodes(self) -> Optional[list[Node]]:
