@@ -201,7 +201,7 @@ def node_line(name: str, of: dict[str, Any], used: Used, version: tuple[int, ...
         of_people += f" Comment={of['comment']}"
     return (
         f"NodeName={name} Arch=x86_64 CoresPerSocket=1  CPUAlloc={cpus:g} CPUEfctv={cores} CPUTot={cores} "
-        f"CPULoad=0.01 AvailableFeatures={features} ActiveFeatures={features} Gres={of['gres'] or '(null)'} GresDrain=N/A "
+        f"AvailableFeatures={features} ActiveFeatures={features} Gres={of['gres'] or '(null)'} GresDrain=N/A "
         f"GresUsed={of['used_gres'] or 'gpu:0'} NodeAddr={of['address']} NodeHostName={of['host']} Version=22.05.8 "
         f"OS=Linux 6.1.0-18-amd64 #1 SMP State=debug  RealMemory={of['memory']:g} AllocMem={memory:g} FreeMem=100 "
         f"Sockets={cores} Boards=1 State={state} ThreadsPerCore=1 TmpDisk={of['disk']} Weight=1 Owner=N/A "
