@@ -2,18 +2,35 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 from pathlib import Path
 
 import pytest
 
+from elastiq.conformance.batch import BatchConformance
+from elastiq.interfaces import Owner
 from elastiq.plugin_loader import BATCH_GROUP, BUILT_IN, batch_class
 from elastiq.plugins.batch import command
 from elastiq.plugins.batch.command_schema import schema
 
-DOCS = Path(__file__).resolve().parents[2] / "docs"
+TESTS = Path(__file__).resolve().parents[1]
+DOCS = TESTS.parent / "docs"
 INDEX = (DOCS / "batch" / "index.md").read_text("utf-8")
 COMMAND = (DOCS / "batch" / "command.md").read_text("utf-8")
+ABILITIES = {  # of the conformance suite, by the rows of the index
+    "what waits for no machine (held, over a limit) is no demand": "blocked",
+    "a job array is one entry, with its limit": "array-limit",
+    "jobs that need several machines at once": "nodes",
+    "which jobs a machine would run is asked before a launch": "match",
+    "drain, only if no job runs there": "drain",
+    "it is seen whose drain it is": "drained-by",
+    "a new machine is made known to it": "register",
+    "an ended one is forgotten": "forget",
+    "jobs on a machine that died stay known": "lost-jobs",
+    "machines on which jobs fail at once are seen": "job-starts",
+    "one job is explained": "find-job",
+}
 
 
 def tables(text: str) -> list[list[list[str]]]:
@@ -28,12 +45,36 @@ def told(part: str) -> set[str]:
     return {name for table in tables(text) for row in table for name in re.findall(r"`([a-z_]+)`", row[0])}
 
 
-def test_the_index_lists_every_batch_system_in_both_tables_with_a_page_of_its_own() -> None:
+def suites() -> dict[str, type[BatchConformance]]:
+    """The class that holds each batch system against the conformance suite."""
+    found = {}
+    for path in (TESTS / "conformance").glob("test_batch_*.py"):
+        for suite in vars(importlib.import_module(f"tests.conformance.{path.stem}")).values():
+            if isinstance(suite, type) and issubclass(suite, BatchConformance) and suite.__name__.startswith("Test"):
+                found[suite.__name__.removeprefix("Test").lower()] = suite
+    return found
+
+
+def test_the_index_lists_every_batch_system_in_both_tables() -> None:
     systems, abilities = tables(INDEX)
-    linked = {name: page for row in systems[2:] for name, page in re.findall(r"\[`(\w+)`\]\(([^)]+)\)", row[0])}
-    assert linked.keys() == BUILT_IN[BATCH_GROUP].keys()
-    assert [page for page in linked.values() if not (DOCS / "batch" / page).exists()] == []
-    assert set(abilities[0][1:]) == {f"`{name}`" for name in linked}
+    listed = [name for row in systems[2:] for name in re.findall(r"`(\w+)`", row[0])]
+    assert sorted(listed) == sorted(BUILT_IN[BATCH_GROUP])
+    assert [name for cell in abilities[0] for name in re.findall(r"`(\w+)`", cell)] == listed
+    linked = [page for row in systems[2:] for page in re.findall(r"\]\(([^)]+)\)", row[0])]
+    assert [page for page in linked if not (DOCS / "batch" / page).exists()] == []
+
+
+def test_the_index_says_of_no_ability_what_the_conformance_suite_does_not_ask() -> None:
+    _, (head, _, *rows) = tables(INDEX)
+    assert [row[0] for row in rows] == list(ABILITIES)
+    told = {
+        (name, ABILITIES[row[0]]): cell.startswith("yes")
+        for row in rows
+        for column, cell in zip(head[1:], row[1:])
+        for name in re.findall(r"`(\w+)`", column)
+    }
+    known = suites()
+    assert told == {(name, ability): ability not in known[name].cannot for name, ability in told}
 
 
 def test_the_index_says_of_each_system_what_it_was_tried_with_and_of_each_ability_who_has_it() -> None:
@@ -57,6 +98,13 @@ def test_every_executable_and_exit_code_is_explained() -> None:
     }
     codes = re.findall(r"(?m)^\| (\d+) \|", COMMAND)
     assert codes == ["0", str(command.BUSY), str(command.REFUSED)]
+
+
+def test_every_check_is_told_of() -> None:
+    values = {option.name: "/bin/true" for option in batch_class("command").OPTIONS}
+    batch = batch_class("command").from_config({**values, "command_timeout_s": 1.0}, Owner("c", "h"))
+    text = COMMAND.partition("\n## Checks\n")[2].partition("\n## ")[0]
+    assert [row[0] for row in tables(text)[0][2:]] == [*batch.checks()]
 
 
 def test_every_variable_that_executables_get_is_told() -> None:
