@@ -25,7 +25,7 @@ from tests.e2e.rig.process import RigError, child, poll, running, send, start
 
 PACKAGES = ("systemd", "systemd-sysv", "dbus", "iproute2", "procps", "python3", "man-db", "bash-completion", "condor")
 IN_CACHE = ("python3-boto3", "python3-pythonjsonlogger", "cloud-init", "rpm")
-BOOT_S = 60
+BOOT_S = 180
 
 _numbers = itertools.count()
 

@@ -48,7 +48,7 @@ class Browser:
         """What a person reads there."""
         return str(self.run("return document.querySelector(arguments[0]).innerText", selector))
 
-    def wait(self, script: str, what: str, within_s: float = 10.0) -> Any:
+    def wait(self, script: str, what: str, within_s: float = 60.0) -> Any:
         """Until a script returns something true; returns that."""
         end = time.monotonic() + within_s
         while not (found := self.run(script)):
@@ -82,7 +82,7 @@ class Browser:
         data = json.dumps(body).encode() if body is not None else None
         request = urllib.request.Request(self._session + path, data, method=method)
         try:
-            with _opener.open(request, timeout=30) as answer:
+            with _opener.open(request, timeout=90) as answer:
                 return json.load(answer)["value"]
         except urllib.error.HTTPError as error:
             raise AssertionError(f"the browser: {json.load(error)['value']['message']}") from None
@@ -109,17 +109,17 @@ def browser(folder: Path, wait: Callable[[float], None] = time.sleep) -> Iterato
             with contextlib.suppress(AssertionError, OSError):
                 window.close()
         driver.terminate()
-        driver.wait(10)
+        driver.wait(60)
         output.close()
         shutil.rmtree(folder / "profile", ignore_errors=True)
 
 
 def _port(driver: subprocess.Popen[bytes], log: Path, wait: Callable[[float], None]) -> int:
     """The port that chromedriver has chosen, once it says so."""
-    end = time.monotonic() + 20
+    end = time.monotonic() + 60
     while True:
         words = log.read_text(errors="replace").partition("started successfully on port ")[2]
-        if words.strip():
-            return int(words.split(".")[0].split()[0])
+        if "." in words:  # all of it is there
+            return int(words.partition(".")[0])
         assert driver.poll() is None and time.monotonic() < end, f"chromedriver: {log.read_text(errors='replace')}"
         wait(0.05)

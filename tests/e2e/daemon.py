@@ -106,13 +106,13 @@ class Daemon:
         """End it as a crash does; the commands that it was running end too, as with systemd."""
         assert self._process is not None
         self._process.send_signal(signal.SIGKILL)
-        self._process.wait(10)
+        self._process.wait(60)
 
     def stop(self) -> int:
         """Tell it to end, and wait for it; returns its exit code."""
         assert self._process is not None
         self._process.send_signal(signal.SIGTERM)
-        return self._process.wait(15)
+        return self._process.wait(60)
 
     def close(self) -> None:
         """After the test."""
@@ -121,12 +121,12 @@ class Daemon:
                 self.stop()
             except subprocess.TimeoutExpired:
                 self.kill()
-                raise AssertionError("the daemon did not end within 15 s of SIGTERM") from None
+                raise AssertionError("the daemon did not end within a minute of SIGTERM") from None
 
     def status(self) -> dict[str, Any]:
         """What `elastiqctl status --json` shows; empty while the daemon does not answer."""
         try:
-            answer: dict[str, Any] = client.ask(self.home / "run/elastiq.sock", "status", timeout_s=10)["status"]
+            answer: dict[str, Any] = client.ask(self.home / "run/elastiq.sock", "status", timeout_s=60)["status"]
         except (client.NotRunning, client.NoAnswer, Refused):
             return {}
         return answer

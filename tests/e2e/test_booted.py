@@ -73,4 +73,4 @@ def test_a_machine_ends_with_the_test_run_however_that_ends(debian: None) -> Non
         assert (inside / "comm").read_text() == "systemd\n"
         run.kill()
 
-    assert poll(lambda: not inside.exists(), 10)
+    assert poll(lambda: not inside.exists(), 60)

@@ -254,7 +254,7 @@ def older(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[Any]:
     assert ask(do="version")["version"].startswith(request.param)
     yield ask
     stdin.close()
-    assert process.wait(10) == 0, "it ends with its input"
+    assert process.wait(60) == 0, "it ends with its input"
     shutil.rmtree(place)
 
 

@@ -52,7 +52,7 @@ def start_head() -> None:
         secret.write_bytes(base64.b64encode(secrets.token_bytes(48)))
         secret.chmod(0o600)
         start(master(places.HUB, _LOCAL), places.base() / "head.log", pid_file())
-    if not poll(_answers, 30):
+    if not poll(_answers, 90):
         raise RigError(f"HTCondor's head does not answer; see {head_directory()}/log and {places.base()}/head.log")
     _make_tokens()
 
@@ -124,7 +124,7 @@ def collector_pid() -> int:
 def switch_collector(on: bool) -> None:
     """Let the master end the collector, or start it again."""
     as_root(["condor_on" if on else "condor_off", "-daemon", "collector", "-addr", _master_address()])
-    if on and not poll(lambda: "Collector" in as_root(["condor_status", "-any", "-autoformat", "MyType"], False), 30):
+    if on and not poll(lambda: "Collector" in as_root(["condor_status", "-any", "-autoformat", "MyType"], False), 90):
         raise RigError("the collector does not answer after its start")
 
 

@@ -104,7 +104,7 @@ def reset() -> None:
         Ec2(endpoint).reset()
     if htcondor.machines("Name"):
         _forget_workers()
-    if not poll(_is_clean, 15, 0.1):
+    if not poll(_is_clean, 90, 0.1):
         raise RigError("jobs or workers are left after a reset: see `rig.sh status`")
 
 
@@ -171,7 +171,7 @@ def start_ec2(endpoint: places.Endpoint) -> None:
         }
         places.ec2_socket(endpoint).unlink(missing_ok=True)
         start(argv, log, _ec2_pid_file(endpoint), environment)
-    if not poll(lambda: _answers(endpoint), 30):
+    if not poll(lambda: _answers(endpoint), 90):
         raise RigError(f"the EC2 server does not start: see {log}")
 
 
