@@ -6,9 +6,15 @@
 Each plugin reads, in a process of its own that has all of the daemon imported, what the fake of its system in the tests
 prints of 10,000 jobs: of one shape, of many, and as one array where the system has arrays. Commands are run once and
 then replayed from files, so that what is measured is elastiq's part: to run a command, to read it, to group the jobs. A
-real system's own time comes on top. Figures: ms of the quickest of several polls; the processor time of the daemon in
-it; kB that the commands printed; the highest resident memory (VmHWM, MB) of the process, and of a helper process of the
-plugin's where there is one, while it polls; groups. Ratios are to HTCondor's with jobs of one shape.
+real system's own time comes on top.
+
+    ms, cpu ms   the quickest of several polls; the processor time of the daemon in one
+    kB           what the commands printed
+    MB, +, left  the highest resident memory (VmHWM) of the process while it polls; how much that is above what it was
+                 before; what is left of it after (VmRSS)
+    helper       the highest of a helper process of the plugin's, where there is one (MB)
+
+Ratios (x) are to the first line, which is HTCondor's where no other is asked for.
 
 It fails where a plugin fails or counts other than 10,000 jobs; times decide nothing.
 """
@@ -194,23 +200,29 @@ helpers = Path("/proc/self/task").glob("*/children")
 helper = sum(said("VmHWM", child) for children in helpers for child in children.read_text().split())
 count = [sum(group.waiting for group in jobs.groups), len(jobs.groups), list(jobs.missing)]
 ms = [round(1000 * min(column), 1) for column in zip(*taken[1:])]
-print(json.dumps({"count": count, "ms": ms, "before": before, "peak": said("VmHWM"), "helper": helper}))
+print(json.dumps({"count": count, "ms": ms, "mb": [before, said("VmHWM"), said("VmRSS"), helper]}))
 """
+
+
+HEAD = f"{'':22} {'ms':>7} {'x':>6} {'cpu ms':>7} {'kB':>6} {'MB':>5} {'x':>5} {'+':>5} {'left':>5} helper groups"
 
 
 @dataclass
 class Row:
-    """What was measured of one plugin with one queue."""
+    """What was measured of one plugin with one queue; memory in MB: before, highest, after, of a helper."""
 
-    system: str
-    queue: str
+    name: str
     ms: float
     cpu_ms: float
     printed_kb: float
-    before_mb: float
-    peak_mb: float
-    helper_mb: float
+    mb: tuple[float, float, float, float]
     groups: int
+
+    def beside(self, first: Row) -> str:
+        before, peak, after, helper = self.mb
+        times = f"{self.ms:7.1f} {self.ms / first.ms:6.2f} {self.cpu_ms:7.1f} {self.printed_kb:6.0f}"
+        memory = f"{peak:5.1f} {peak / first.mb[1]:5.2f} {peak - before:5.1f} {after - before:5.1f} {helper:6.1f}"
+        return f"{self.name:22} {times} {memory} {self.groups:6}"
 
 
 def measured(system: str, queue: str, setup: Setup) -> Row:
@@ -228,7 +240,7 @@ def measured(system: str, queue: str, setup: Setup) -> Row:
     recorded = setup.commands.glob(".*.out") if setup.commands else ()
     printed = sum(path.stat().st_size for path in recorded) / 1000
     ms, cpu_ms = told["ms"]
-    return Row(system, queue, ms, cpu_ms, printed, told["before"], told["peak"], told["helper"], groups)
+    return Row(f"{system:11}{queue}", ms, cpu_ms, printed, told["mb"], groups)
 
 
 def rows(system: str) -> Iterator[Row]:
@@ -253,19 +265,14 @@ def main(names: list[str]) -> int:
     assert not unknown, f"no queue is made for {', '.join(unknown)}"
     wanted = names or [system for system in SYSTEMS if _plugin(system) in BUILT_IN[BATCH_GROUP]]
     print(f"{machine()}; Python {sys.version.split()[0]}; {JOBS:,} pending jobs")
-    print(f"{'':22} {'ms':>7} {'':>6} {'cpu ms':>7} {'kB':>7} {'MB':>6} {'':>6} {'+':>5} {'helper':>6} {'groups':>6}")
+    print(HEAD)
     first: Optional[Row] = None
     failed = []
     for system in wanted:
         try:
             for row in rows(system):
                 first = first or row
-                print(
-                    f"{row.system:11}{row.queue:11} {row.ms:7.1f} {row.ms / first.ms:6.2f} {row.cpu_ms:7.1f} "
-                    f"{row.printed_kb:7.0f} {row.peak_mb:6.1f} {row.peak_mb / first.peak_mb:6.2f} "
-                    f"{row.peak_mb - row.before_mb:5.1f} {row.helper_mb:6.1f} {row.groups:6}",
-                    flush=True,
-                )
+                print(row.beside(first), flush=True)
         except (AssertionError, subprocess.TimeoutExpired) as error:
             print(f"{system}: FAILED: {error!r}", flush=True)
             failed.append(system)
