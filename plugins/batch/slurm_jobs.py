@@ -65,7 +65,9 @@ class Job:
     ntasks: int = 1
     cpus: float = 1
     memory_mb: Optional[float] = None  # of the whole job, as cpus
-    gres: tuple[tuple[str, float], ...] = ()  # for each node
+    gres_of_node: str = ""
+    gres_of_job: str = ""
+    gres_of_task: str = ""
     features: str = ""
     asked_nodes: str = ""
     exclusive: bool = False
@@ -138,10 +140,11 @@ def shape(job: Job, not_eligible: str = "") -> Shape:
     one task each, on one machine or several.
     """
     nodes = job.nodes
-    if job.ntasks > nodes and (job.max_nodes is None or job.max_nodes > nodes) and not job.exclusive:
+    spreads = job.ntasks > nodes and (job.max_nodes is None or job.max_nodes > nodes)
+    if spreads and not job.exclusive and not job.gres_of_node:
         nodes = job.ntasks
     memory_mb = None if job.memory_mb is None else float(math.ceil(job.memory_mb / nodes))
-    per_node = dict(job.gres)
+    per_node = _gres(job, nodes)
     gpus = per_node.get("gpu")
     ad = [f"Partitions = {','.join(sorted(words(job.partition)))}"] if job.partition else []
     ad += [f"Features = {job.features}"] if job.features else []
@@ -181,7 +184,6 @@ def from_row(said: Mapping[str, str]) -> Job:
     nodes = int(asked.get("node") or _first(said["nodes"]) or 1)
     most = _first(said["max_nodes"].rpartition("-")[2])
     ntasks = _first(said["ntasks"]) or 1
-    # squeue shows the least number of nodes where there is no most: one node may so mean any number of them.
     het = f"{said['het_id']}+{said['het']}" if said["het_id"] not in ("", "0") else ""
     return Job(
         id=said["id"],
@@ -195,7 +197,9 @@ def from_row(said: Mapping[str, str]) -> Job:
         ntasks=ntasks,
         cpus=asked.get("cpu") or 1,
         memory_mb=asked.get("mem") or None,
-        gres=_gres(said["per_node"], said["per_job"], said["per_task"], nodes, ntasks),
+        gres_of_node=said["per_node"],
+        gres_of_job=said["per_job"],
+        gres_of_task=said["per_task"],
         features=said["features"],
         asked_nodes=said["asked_nodes"],
         exclusive=said["sharing"].upper() in ("NO", "EXCLUSIVE"),
@@ -210,15 +214,15 @@ def _first(text: str) -> int:
     return int(digits[0]) if digits else 0
 
 
-def _gres(per_node: str, per_job: str, per_task: str, nodes: int, ntasks: int) -> tuple[tuple[str, float], ...]:
-    """What each node must have, whatever it was asked for by."""
-    found = gres(per_node)
-    for name, amount in gres(per_job).items():
-        found[name] = max(found.get(name, 0), math.ceil(amount / nodes))
-    for name, amount in gres(per_task).items():
+def _gres(job: Job, nodes: int) -> dict[str, float]:
+    """What each of so many nodes must have, whatever it was asked for by."""
+    found = gres(job.gres_of_node)
+    for name, amount in gres(job.gres_of_job).items():
+        found[name] = max(found.get(name, 0.0), math.ceil(amount / nodes))
+    for name, amount in gres(job.gres_of_task).items():
         if name not in ("cpu", "mem"):
-            found[name] = max(found.get(name, 0), amount * math.ceil(ntasks / nodes))
-    return tuple(sorted(found.items()))
+            found[name] = max(found.get(name, 0.0), amount * math.ceil(job.ntasks / nodes))
+    return found
 
 
 # --------------------------------------------------------------------------- JSON
@@ -240,7 +244,6 @@ def from_json(row: Mapping[str, Any]) -> Job:
     if not tasks and array and task is not None:
         tasks = f"{task:.0f}"
     het, described = number(row.get("het_job_id")), str(row.get("state_description") or "")
-    per = [str(row.get(f"tres_per_{what}") or "") for what in ("node", "job", "task")]
     return Job(
         id=f"{identifier:.0f}",
         array=f"{array or identifier:.0f}",
@@ -253,7 +256,9 @@ def from_json(row: Mapping[str, Any]) -> Job:
         ntasks=ntasks,
         cpus=asked.get("cpu") or number(row.get("cpus")) or 1,
         memory_mb=asked.get("mem") or None,
-        gres=_gres(per[0], per[1], per[2], nodes, ntasks),
+        gres_of_node=str(row.get("tres_per_node") or ""),
+        gres_of_job=str(row.get("tres_per_job") or ""),
+        gres_of_task=str(row.get("tres_per_task") or ""),
         features=str(row.get("features") or ""),
         asked_nodes=str(row.get("required_nodes") or ""),
         exclusive=_excludes(row),

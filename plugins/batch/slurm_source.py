@@ -12,6 +12,7 @@ from elastiq.plugins.batch import slurm_jobs as queue
 from elastiq.plugins.batch import slurm_records as records
 from elastiq.plugins.batch.slurm_jobs import Job
 from elastiq.plugins.batch.slurm_records import Node
+from elastiq.plugins.batch.slurm_spread import Spread
 from elastiq.plugins.batch.tools import Tools, failed
 
 HINT = "Slurm's client commands must be installed, and on the PATH of elastiq or in command_folder"
@@ -41,6 +42,7 @@ class Source:
         self._method = str(values.get("query_method") or "auto")
         self._version: Optional[tuple[int, int]] = None
         self.as_json = self._method != "text"  # nodes are
+        self._spread = Spread(self._record)
         self.changing = threading.Lock()  # held by who chooses among nodes
 
     def run(self, tool: str, *args: str) -> CommandResult:
@@ -105,11 +107,12 @@ class Source:
             found = records.document(self.ask("squeue", "-a", "--json"), "squeue --json")
             return [queue.from_json(row) for row in records.rows(found, "jobs", "squeue --json")]
         text = self.ask("squeue", "-a", "-O", queue.FORMAT)
-        return queue.from_table(records.table(text, len(queue.COLUMNS), "squeue"), self._wide)
+        rows = records.table(text, len(queue.COLUMNS), "squeue")
+        return self._spread.told(queue.from_table(rows, self._wide))
 
     def jobs_of(self, identifier: str) -> list[Job]:
         """The jobs of an id: one, the parts of a heterogeneous one, or of an array. Raises `SourceError`."""
-        return queue.from_table(self._wide([identifier]), lambda ids: [])
+        return self._spread.told(queue.from_table(self._wide([identifier]), lambda ids: []))
 
     def _wide(self, ids: Sequence[str]) -> list[list[str]]:
         """Of those that are still there."""
@@ -119,6 +122,13 @@ class Source:
                 return []
             raise failed(result, ("squeue", "-j"))
         return records.table(result.text, len(queue.COLUMNS), "squeue")
+
+    def _record(self, job: str) -> str:
+        """Of a job, or of all of them. Nothing of one that is gone."""
+        result = self.run("scontrol", "-a", "-o", "show", "job", *([job] if job else []))
+        if result.returncode != 0 and NO_SUCH_JOB not in result.complaint:
+            raise failed(result, ("scontrol", "show", "job"))
+        return result.text
 
     # ------------------------------------------------------------------ itself
 

@@ -193,6 +193,9 @@ class Command:
                     "scontrol: unrecognized option '--json'\nTry \"scontrol --help\" for more information"
                 )
             return self.json("nodes", [forms.new_node(*self.of(name)) for name in self.listed()])
+        if words[:2] == ["show", "job"]:
+            jobs = [each for each in self.state["jobs"] if str(each["id"]) == words[-1] or len(words) == 2]
+            return self.print("\n".join(map(forms.job_line, jobs)))
         if words[:2] == ["show", "node"]:
             named = words[2:]
             names = [name for name in self.listed("--future" in self.args) if not named or name in named]

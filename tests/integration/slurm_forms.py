@@ -140,6 +140,15 @@ def columns_of(of: dict[str, Any]) -> dict[str, str]:
     }
 
 
+def job_line(of: dict[str, Any]) -> str:
+    """scontrol show job -o, the parts that matter."""
+    nodes = f"{of['nodes']}-{of['max_nodes']}" if of["max_nodes"] else of["nodes"]
+    return (
+        f"JobId={of['id']} JobName={of['name']} JobState={LONG.get(of['state'], of['state'])} NodeList= "
+        f"NumNodes={nodes} NumCPUs={of['cpus']} NumTasks={of['ntasks']} TRES={tres_of(of)}"
+    )
+
+
 def old_job(of: dict[str, Any]) -> dict[str, Any]:
     """openapi/v0.0.38."""
     reason, _, text = of["reason"].partition(",")
