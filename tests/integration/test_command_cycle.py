@@ -21,7 +21,8 @@ from typing import Any, Callable
 import pytest
 
 from tests.daemon_lines import ROOT
-from tests.integration.at_work import AtWork, until
+from tests.integration.at_work import AtWork
+from tests.waiting import until
 
 QUEUE = ROOT / "docs" / "batch" / "directory-queue" / "directory-queue"
 KEYS = ("jobs", "workers", "drain", "undrain", "recorded", "find_job", "remove")
@@ -154,3 +155,13 @@ def test_a_machine_that_dies_with_its_job_is_ended_when_nothing_is_recorded_ther
     queue.run("requeue", worker)
     until(lambda: machine.state == "terminated")
     until(lambda: queue.events() == {"begin 0000001": 2})  # on another machine
+
+
+def test_two_executables_are_enough_for_a_whole_cycle(daemon: AtWork, queue: DirectoryQueue) -> None:
+    configure(daemon, "jobs", "workers")
+    queue.submit(3)
+    daemon.start()
+    until(lambda: queue.ran_once(1, 2, 3))
+    until(lambda: ended(daemon))
+    assert "drain: is not set: a job that starts right before its machine is ended is lost with it" in daemon.text
+    assert "Traceback" not in daemon.text
