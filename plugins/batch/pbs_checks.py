@@ -122,9 +122,13 @@ def _queues(pbs: PBS, subject: str) -> Iterator[Check]:
         yield Check(subject, "ok", f"{_count(len(names), 'queue')}, {len(closed)} of them for routing")
 
 
+def user_here() -> str:
+    return pwd.getpwuid(os.geteuid()).pw_name
+
+
 def _among(server: Record, lists: Iterable[str]) -> bool:
     """Whether our user is in one of these lists of the server: ``root@*``, ``elastiq@head.example.org``."""
-    user = pwd.getpwuid(os.geteuid()).pw_name
+    user = user_here()
     here = {f"{user}@{name}".lower() for name in (socket.gethostname(), socket.getfqdn())}
     patterns = [one.strip().lower() for name in lists for one in server.get(name).split(",") if one.strip()]
     return any(fnmatch.fnmatchcase(who, pattern) for who in here for pattern in patterns)
@@ -139,7 +143,7 @@ def _drain(pbs: PBS, subject: str) -> Iterator[Check]:
 
 
 def _right(server: Record, subject: str, lists: tuple[str, ...], wanted: str, what: str) -> Check:
-    user, host = pwd.getpwuid(os.geteuid()).pw_name, socket.getfqdn()
+    user, host = user_here(), socket.getfqdn()
     if _among(server, lists):
         return Check(subject, "ok", f"{user} may {what}")
     if user == "root":

@@ -46,7 +46,7 @@ def known(machine: Machine, node_attributes: Iterable[str]) -> dict[str, list[st
     for line in (*FOUND, *machine.portrait.splitlines(), *made, *machine.worker_ad):
         name, equals, value = line.partition("=")
         name = name.strip().lower()
-        name = {"queue": "queues"}.get(name, name[len("resources_available.") :] if "." in name else name)
+        name = {"queue": "queues"}.get(name, name.partition("resources_available.")[2] or name)
         if equals:
             values = [word.strip().strip("\"'").lower() for word in value.split(",")]
             # properties add up; of the rest, what is said last holds

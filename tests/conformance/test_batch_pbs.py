@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import Callable, Iterator, Mapping, Optional, Sequence
+from typing import Any, Callable, Iterator, Mapping, Optional, Sequence
 
 import pytest
 
-from elastiq.command import CommandResult
 from elastiq.conformance.batch import BatchBench, BatchConformance
-from elastiq.interfaces import Instance, Owner
+from elastiq.interfaces import Instance
 from elastiq.plugins.batch.pbs import PBS
-from elastiq.plugins.batch.tools import Tools
 from elastiq.plugins.batch.torque import Torque
-from tests.integration.fake_pbs import FakePBS, in_process
+from tests.integration.fake_pbs import FakePBS
+from tests.integration.pbs_plugin import plugin_over
 
-OWNER = Owner("test", "0123456789abcdef0123")
 ASKED_BY = {"workers": "nodes", "jobs_recorded_on": "jobs", "register": "qmgr", "unregister": "qmgr", "forget": "qmgr"}
 
 
@@ -25,22 +23,12 @@ class PBSBench(BatchBench):
 
     def __init__(self, folder: Path, plugin: type[PBS]) -> None:
         self.plugin, self.server = plugin, FakePBS(folder, plugin.section)
-        self.values = {option.name: option.default for option in plugin.OPTIONS}
-        self.values["command_timeout_s"] = 20.0
+        self.values: dict[str, Any] = {}
         self.torque = plugin is Torque
         self.restart()
 
     def restart(self) -> None:
-        self.batch = batch = self.plugin.from_config(self.values, OWNER)
-        batch.tools.run = self._run  # type: ignore[method-assign]
-        batch.addresses.tools.run = self._run  # type: ignore[method-assign]
-
-    def _run(self, tool: str, *args: str, stdin: bytes = b"", timeout_s: Optional[float] = None) -> CommandResult:
-        """In this process, but for a command that hangs: real ones are in tests/integration/test_pbs_commands.py."""
-        if any(order.read_text() == "hang" for order in self.server.folder.glob("next-*")):
-            return Tools.run(self.batch.tools, tool, *args, stdin=stdin, timeout_s=timeout_s)
-        code, out, err = in_process(self.server.folder, self.plugin.section, tool, args)
-        return CommandResult(code, out.encode(), err.encode())
+        self.batch = plugin_over(self.server, self.plugin, **self.values)
 
     # ---- the queue
 

@@ -205,10 +205,8 @@ class Command:
         if what == "garble":
             sys.exit(print("<html><body>Please log in</body></html>"))
         if what == "broken":  # as old versions of PBS Pro do, and Torque with what its users wrote
-            broken = (
-                "<Data><Job><Job_Id>1</Job_Name>" if self.torque else '{"pbs_version":"19", "Jobs":{"1":{"A":005}}}'
-            )
-            sys.exit(print(broken))
+            xml = "<Data><Job><Job_Id>1</Job_Name></Job></Data>"
+            sys.exit(print(xml if self.torque else '{"pbs_version":"19", "Jobs":{"1":{"A":005}}}'))
         print("Connection refused", file=sys.stderr)
         if self.torque:
             text = f"cannot connect to server {SERVER} (errno=111) Connection refused"
