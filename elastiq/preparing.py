@@ -10,11 +10,12 @@ from typing import Any, Callable, Iterator
 from elastiq.core import Core
 from elastiq.executor import Outcome
 from elastiq.interfaces import Cloud, Instance, InstanceState, Intent, SourceError, TransientError
-from elastiq.nodes import AT_BOOT, Node
+from elastiq.nodes import AT_BOOT, Node, State
 
 RETRY_S = 30.0
 LONGEST_RETRY_S = 600.0
 STORED = "records"
+IN_FLIGHT = float("inf")
 
 
 class Records:
@@ -28,7 +29,7 @@ class Records:
         self._known: dict[str, frozenset[str]] = {}  # by instance id: the addresses that it was registered with
         self._ended: dict[str, dict[str, Any]] = dict(core.store.recall(STORED) or {})  # by id: what is to be forgotten
         self._failures: dict[str, int] = {}
-        self._retry_at: dict[str, float] = {}  # monotonic; infinite while an act is in flight
+        self._retry_at: dict[str, float] = {}  # monotonic
 
     def launching(self, cloud: Cloud, intent: Intent) -> tuple[Instance, ...]:
         """A launch, once the batch system is ready for it. A call to the outside: in any thread."""
@@ -43,6 +44,9 @@ class Records:
         now = self._core.now()
         for node in self._core.registry:
             name = node.instance_id
+            back = node.state not in (State.STOPPED, State.GONE)
+            if back and name in self._ended and self._retry_at.get(name) != IN_FLIGHT:  # it was stopped, and started
+                self._forgotten(name)
             if node.state in AT_BOOT and name and node.addresses and self._known.get(name) != node.addresses:
                 if self._retry_at.get(name, 0.0) <= now:
                     self._register(node, name, node.addresses)
@@ -67,8 +71,6 @@ class Records:
         def registered() -> None:
             self._known[name] = addresses
 
-        if self._ended.pop(name, None):  # it was stopped, and starts again
-            self._store()
         state, flavour, pool = InstanceState.PENDING, node.flavour, node.pool
         instance = node.instance or Instance(name, state, addresses, flavour=flavour, pool=pool)
         self._act(name, f"register {node.name}", partial(self._core.batch.register, instance), registered)
@@ -103,7 +105,7 @@ class Records:
 
     def _act(self, name: str, what: str, call: Callable[[], None], done: Callable[[], None]) -> None:
         core = self._core
-        self._retry_at[name] = float("inf")
+        self._retry_at[name] = IN_FLIGHT
 
         def answered(outcome: Outcome[None]) -> None:
             self._retry_at.pop(name, None)

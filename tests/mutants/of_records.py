@@ -40,7 +40,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "takes a machine off that starts again",
         "I6",
-        (Change(preparing.Records, "_register", "if self._ended.pop(name, None):", "if False:"),),
+        (Change(preparing.Records, "follow", "if back and", "if False and"),),
         both(registers, jobs(6), FAIL, setting(pools_terms=Terms(idle_action="stop"))),
     ),
 )

@@ -215,6 +215,18 @@ def test_a_machine_that_was_stopped_and_starts_again_is_registered_and_no_more_t
     assert again.store.recall("records") == {}
 
 
+def test_a_machine_that_joins_again_before_its_record_was_dropped_keeps_it() -> None:
+    node = a_node(State.IDLE, worker="w1", addresses=HERE)
+    rig = Rig(node)
+    listed(rig, "i-1")
+    rig.observer.ending.forget(node)  # it was stopped; while this is in flight it starts again, and joins
+    rig.fail()
+    rig.run(LONGEST_RETRY_S)
+    rig.look()
+    assert rig.acts() == []
+    assert rig.store.recall("records") == {}
+
+
 def test_a_reload_keeps_what_is_in_flight() -> None:
     node = a_node(State.IDLE, worker="w1", addresses=HERE)
     rig = Rig(node)
