@@ -14,6 +14,7 @@ from elastiq.interfaces import BatchSystem, DrainMode, DrainOutcome, Instance, I
 from elastiq.plugins.batch.command import MAX_OUTPUT, PASSED_ON, Command
 from tests.integration.fake_command import FakeQueue
 from tests.looks import found
+from tests.waiting import PATIENCE_S
 
 OWNER = Owner("physics", "0123456789abcdef0123")
 FEW = ("jobs", "workers")
@@ -122,10 +123,8 @@ def test_a_fault_is_told_with_the_executable_and_is_unknown(queue: FakeQueue, do
 def test_an_executable_that_hangs_is_killed_with_its_children(tmp_path: Path) -> None:
     hangs = script(tmp_path, f"#!/bin/sh\nsleep 300 &\necho $! >{tmp_path}/child\nsleep 300\n")
     began = time.monotonic()
-    assert "did not end within 0.5 s, killed (`jobs` in [command])" in complaint(
-        plugin(hangs, *FEW, timeout_s=0.5).jobs
-    )
-    assert time.monotonic() - began < 10
+    assert "did not end within 3 s, killed (`jobs` in [command])" in complaint(plugin(hangs, *FEW, timeout_s=3.0).jobs)
+    assert time.monotonic() - began < PATIENCE_S, "not at its own end"
     child = Path("/proc") / (tmp_path / "child").read_text().strip() / "stat"
     assert not child.exists() or child.read_text().rpartition(")")[2].split()[0] == "Z"
 
