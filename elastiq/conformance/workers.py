@@ -129,16 +129,28 @@ class Pool(Conformance):
             assert bench.worker(well).state is WorkerState.IDLE, form
 
     @needs("job-starts")
-    def test_job_starts_grow_with_each_start_where_they_are_said(self, bench: BatchBench) -> None:
+    def test_job_starts_grow_with_each_start_and_never_shrink(self, bench: BatchBench) -> None:
         name = bench.add_worker("w1", "10.0.0.1")
-        before = bench.worker(name).job_starts
-        bench.start_job(name)
-        after = bench.worker(name).job_starts
-        assert before is not None and after is not None and after > before
+        said = [bench.worker(name).job_starts]
+        for act in (bench.start_job, bench.end_job, bench.start_job):
+            act(name)
+            said.append(bench.worker(name).job_starts)
+        before, started, ended, again = (-1 if starts is None else starts for starts in said)
+        assert 0 <= before < started <= ended < again
 
     def test_a_lost_worker_is_not_listed(self, bench: BatchBench) -> None:
         name = bench.add_worker("w1", "10.0.0.1")
         other = bench.add_worker("w2", "10.0.0.2")
+        assert bench.names() == [name, other]
+        bench.lose_worker(name)
+        assert bench.names() == [other]
+
+    @needs("lost-jobs")
+    def test_a_lost_worker_is_not_listed_whatever_the_queue_records_there(self, bench: BatchBench) -> None:
+        name = bench.add_worker("w1", "10.0.0.1")
+        other = bench.add_worker("w2", "10.0.0.2")
+        bench.start_job(name)
+        assert bench.worker(name).state is WorkerState.BUSY
         bench.lose_worker(name)
         assert bench.names() == [other]
 
