@@ -42,6 +42,7 @@ class DirectoryQueue:
             f'exec {sys.executable} -I -S {folder}/directory-queue "$@"\n'
         )
         self.program.chmod(0o755)
+        self.run("init")
         self.workers: dict[str, subprocess.Popen[bytes]] = {}
         self._lock, self._over = threading.Lock(), threading.Event()
         self._moto, daemon.server.behind = daemon.server.behind, self._answer
