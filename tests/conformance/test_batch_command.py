@@ -7,9 +7,9 @@ from typing import Any, Callable, Mapping, Optional, Sequence
 
 import pytest
 
+from elastiq.conformance.batch import BatchBench, BatchConformance
 from elastiq.interfaces import Instance, Owner
 from elastiq.plugins.batch.command import Command
-from tests.conformance.batch import BatchBench, BatchConformance
 from tests.integration.fake_command import FakeQueue
 
 OWNER = Owner("test", "0123456789abcdef0123")

@@ -9,10 +9,10 @@ from typing import Any, Callable, Iterator, Mapping, Optional, Sequence
 import pytest
 
 from elastiq.command import CommandResult
+from elastiq.conformance.batch import BatchBench, BatchConformance
 from elastiq.interfaces import Instance, Owner
 from elastiq.plugins.batch.slurm import Slurm
 from elastiq.plugins.batch.tools import Tools
-from tests.conformance.batch import BatchBench, BatchConformance
 from tests.integration.fake_slurm import FakeSlurm
 
 OWNER = Owner("test", "0123456789abcdef0123")
