@@ -14,12 +14,18 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from typing import Any, Iterator, Mapping, NamedTuple, Optional, Sequence
 from xml.etree import ElementTree
 
 from elastiq.interfaces import SourceError
 
 POOL = "elastiq_pool"  # of a job's environment: the only variable that we look at
+OF_JOBS = frozenset({"job_state", "queue", "comment", "job_owner", "exec_host", "schedselect", f"variable_list.{POOL}"})
+OF_ARRAYS = frozenset(
+    "array_state_count array_indices_remaining array_indices_submitted max_run_subjobs job_array_request".split()
+)
+KEPT = OF_JOBS | OF_ARRAYS
 # XML 1.0 has no such characters, and Torque writes them as they are.
 NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]|&#(?:[0-8]|1[1-2]|1[4-9]|2\\d|3[01]);")
 HEADER = re.compile(r"(?:Job Id|Queue|Server): *(\S+)")
@@ -165,11 +171,13 @@ def _group(match: Optional[re.Match[str]]) -> str:
 
 
 def _slim(attributes: dict[str, str]) -> dict[str, str]:
-    """Without what is long and says nothing to us; of the environment the pool alone."""
+    """Of a job what we look at, of its environment the pool alone: it is some 40 attributes, and there may be very many
+    jobs, most of them alike."""
     environment = attributes.pop("variable_list", "")
     pool = re.search(rf"(?:^|,){POOL}=([^,]*)", environment, re.IGNORECASE)
     if pool:
         attributes[f"variable_list.{POOL}"] = pool[1]
-    for name in ("submit_arguments", "init_work_dir", "error_path", "output_path", "submit_args"):
-        attributes.pop(name, None)
-    return attributes
+    if "job_state" not in attributes:
+        return attributes
+    kept = ((name, value) for name, value in attributes.items() if name in KEPT or name.startswith("resource_list."))
+    return {sys.intern(name): sys.intern(value) for name, value in kept}

@@ -23,7 +23,8 @@ class PBSBench(BatchBench):
 
     def __init__(self, folder: Path, plugin: type[PBS]) -> None:
         self.plugin, self.server = plugin, FakePBS(folder, plugin.section)
-        self.values: dict[str, Any] = {}
+        self.values: dict[str, Any] = {option.name: option.default for option in plugin.OPTIONS}
+        self.values["command_timeout_s"] = 20.0
         self.torque = plugin is Torque
         self.restart()
 

@@ -8,7 +8,8 @@ from elastiq.errors import SourceError
 from elastiq.plugins.batch.pbs_rows import Malformed, from_json, from_text, from_xml
 
 TORQUE_JOB = (
-    "<Data><Job><Job_Id>149.srv.example</Job_Id><Job_Name>a&amp;b &lt;c&gt;</Job_Name><job_state>Q</job_state>"
+    "<Data><Job><Job_Id>149.srv.example</Job_Id><Job_Name>one</Job_Name><queue>a&amp;b &lt;c&gt;</queue>"
+    "<job_state>Q</job_state>"
     "<Resource_List><ncpus>1</ncpus><nodect>2</nodect><nodes>1:ppn=2+2:ppn=3</nodes><walltime>48:00:00</walltime>"
     "</Resource_List><Variable_List>PBS_O_QUEUE=batch,ELASTIQ_POOL=gpu+bigmem,X=1</Variable_List>"
     "<euser>alice</euser></Job></Data>\n"
@@ -21,7 +22,7 @@ PBS_JOBS = """{
         "53.srv":{
             "Job_Name":"one",
             "job_state":"Q",
-            "Priority":0,
+            "max_run_subjobs":0,
             "Resource_List":{
                 "ncpus":4,
                 "select":"2:ncpus=2:mem=8gb",
@@ -53,7 +54,7 @@ Job Id: 5[].scheduler
 
 def test_torques_xml_is_read_with_its_resources_by_name() -> None:
     (job,) = from_xml(TORQUE_JOB, "qstat", "Job", "Job_Id")
-    assert (job.name, job.get("job_name"), job.get("euser")) == ("149.srv.example", "a&b <c>", "alice")
+    assert (job.name, job.get("job_state"), job.get("queue")) == ("149.srv.example", "Q", "a&b <c>")
     assert dict(job.resources("resource_list"))["nodes"] == "1:ppn=2+2:ppn=3"
     assert job.get("variable_list.elastiq_pool") == "gpu+bigmem"
 
@@ -65,7 +66,7 @@ def test_of_the_environment_of_a_job_nothing_but_the_pool_is_kept() -> None:
         assert {name for name in record.attributes if name.startswith("variable_list")} <= {
             "variable_list.elastiq_pool"
         }
-        assert not any("alice" in value for name, value in record.attributes.items() if name != "euser")
+        assert not any("alice" in value for value in record.attributes.values())
 
 
 @pytest.mark.parametrize("text", ["<Data></Data>", "<Data/>", "<?xml version='1.0'?>\n<Data></Data>\n"])
@@ -100,14 +101,14 @@ def test_xml_that_is_whole_but_broken_inside_may_be_asked_for_in_another_form() 
 
 def test_pbs_pros_json_is_read_as_text_whatever_looks_like_a_number() -> None:
     (job,) = from_json(PBS_JOBS, "qstat", "Jobs")
-    assert (job.name, job.get("priority"), job.get("resource_list.ncpus")) == ("53.srv", "0", "4")
+    assert (job.name, job.get("max_run_subjobs"), job.get("resource_list.ncpus")) == ("53.srv", "0", "4")
     assert job.get("variable_list.elastiq_pool") == "gpu"
 
 
 @pytest.mark.parametrize("number", ["1e400", "NaN", "-Infinity", "0.10", "12345678901234567890"])
 def test_no_number_of_json_is_changed_or_fails(number: str) -> None:
-    (job,) = from_json(PBS_JOBS.replace('"Priority":0', f'"Priority":{number}'), "qstat", "Jobs")
-    assert job.get("priority") == number
+    (job,) = from_json(PBS_JOBS.replace('"max_run_subjobs":0', f'"max_run_subjobs":{number}'), "qstat", "Jobs")
+    assert job.get("max_run_subjobs") == number
 
 
 def test_json_without_jobs_is_an_empty_queue() -> None:
