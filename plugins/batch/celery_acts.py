@@ -200,7 +200,7 @@ def close(broker: Broker, request: Mapping[str, Any]) -> Mapping[str, Any]:
     names, mark = request["names"], request["mark"]
     before = {name: [queue for queue in queues if not is_mark(queue)] for name, queues in consumed(broker, names)}
     try:
-        tell(broker, "add_consumer", before, lambda queue: mark_queue(mark + queue))
+        tell(broker, "add_consumer", before, lambda queue: mark_queue(mark, queue))
         tell(broker, "cancel_consumer", before)
         until(broker, names, lambda queues, _: all(map(is_mark, queues)))
     except Refused as refusal:
@@ -243,9 +243,11 @@ def tell(
                 raise Refused(f"{name} refuses {command}: {json.dumps(said[0])[:200]}")
 
 
-def mark_queue(name: str) -> Mapping[str, Any]:
-    """As `add_consumer` takes it: at the default exchange, gone with its last consumer."""
-    return {"queue": name, "exchange": "", "exchange_type": "direct", "routing_key": name, "auto_delete": True}
+def mark_queue(mark: str, queue: str) -> Mapping[str, Any]:
+    """As `add_consumer` takes it: gone with its last consumer. Its exchange is its own: the application's may be one
+    that copies every task to every queue."""
+    name, exchange = mark + queue, mark.rstrip(".")
+    return {"queue": name, "exchange": exchange, "exchange_type": "direct", "routing_key": name, "auto_delete": True}
 
 
 def is_mark(queue: str) -> bool:

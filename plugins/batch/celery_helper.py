@@ -6,7 +6,7 @@ import json
 import sys
 from pathlib import Path
 from typing import Any, Iterator, Mapping, Optional
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 from elastiq.command import CommandError, CommandNotFound
 from elastiq.coprocess import Coprocess
@@ -81,9 +81,9 @@ def hidden(text: str, url: str, options: Mapping[str, Any]) -> str:
     transport's options."""
     found = {url, *_texts(options)}
     for one in url.split(";"):
-        parts = urlsplit(one)
-        secret = parts.netloc.rpartition("@")[0].partition(":")[2]
-        found |= {one, secret, unquote(secret), parts.query}
+        # Up to the last @: whoever forgot to quote his password has the more need of it.
+        secret = one.partition("://")[2].rpartition("@")[0].partition(":")[2]
+        found |= {one, secret, unquote(secret), one.partition("?")[2]}
     for secret in sorted(found - {""}, key=len, reverse=True):
         text = text.replace(secret, "***")
     return text

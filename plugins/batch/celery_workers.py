@@ -47,6 +47,11 @@ class Process:
         return host_of(self.name)
 
     @property
+    def last_at(self) -> float:
+        """When it was heard of last: its answer, or else its name."""
+        return self.first_at if self.seen_at is None else self.seen_at
+
+    @property
     def solo(self) -> bool:
         return bool(self.row.get("stats", {}).get("solo"))
 
@@ -109,8 +114,8 @@ class Roster:
             process.unlinked_at, process.was_linked, process.server = None, True, server
             return
         if process.link is None:
-            since = process.seen_at if process.seen_at is not None else process.first_at
-            process.gone = not self._may_be_solo(process) and at - since >= max(self._gone_after_s, self._lease_s)
+            silent_s = at - process.last_at
+            process.gone = not self._may_be_solo(process) and silent_s >= max(self._gone_after_s, self._lease_s)
             return
         process.unlinked_at = at if process.unlinked_at is None else process.unlinked_at
         broke = "present" in look or process.server != server
@@ -121,7 +126,7 @@ class Roster:
         return process.solo or (self._solo_pool and process.seen_at is None)
 
     def _over(self, process: Process, at: float) -> bool:
-        return process.gone and at - (process.seen_at or process.first_at) >= self._lease_s + self._gone_after_s
+        return process.gone and at - process.last_at >= self._lease_s + self._gone_after_s
 
     def forget(self, names: Iterable[str]) -> None:
         self._processes = {name: one for name, one in self._processes.items() if name not in set(names)}
@@ -175,15 +180,15 @@ class Roster:
             elsewhere = {task.id for one in self._processes.values() if one not in processes for task in one.tasks}
             out = [task for task, age_s in queue.strays(look, queues) if age_s < self._lease_s]
             tasks.update({task.id: task for task in out if task.id not in {*elsewhere, *tasks}})
-        first = min([one.first_at for one in processes] or [self._first_at or at])
-        never = not any(one.seen_at for one in processes)
+        first = min([one.first_at for one in processes] or [at if self._first_at is None else self._first_at])
+        never = all(one.seen_at is None for one in processes)
         unknown = self._solo_pool or any(one.link for one in processes) or at - first < self._lease_s
         if never and unknown and not tasks:
             raise SourceError(f"{worker} has not answered since elastiq was started: what it runs is not known")
         return tuple(tasks.values())
 
     def _holds(self, process: Process, look: Mapping[str, Any], at: float) -> bool:
-        return process.name in look["processes"] or not process.gone or at - (process.seen_at or at) < self._lease_s
+        return process.name in look["processes"] or not process.gone or at - process.last_at < self._lease_s
 
 
 # --------------------------------------------------------------------------- one worker
