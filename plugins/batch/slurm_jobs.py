@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import Any, Callable, Iterable, Mapping, Optional, Sequence
 
 from elastiq.errors import SourceError
@@ -46,6 +47,7 @@ COLUMNS: Mapping[str, tuple[str, int]] = {
 }
 FORMAT = ",".join(f"{name}:{width}{SEPARATOR}" for name, width in COLUMNS.values())
 WIDE = ",".join(f"{name}:{max(width, 8000)}{SEPARATOR}" for name, width in COLUMNS.values())
+OWN = ("id", "array", "tasks")  # the first ones: what no two jobs have alike
 # Whose beginning is enough.
 MAY_BE_CUT = frozenset({"reason", "asked_nodes", "reservation"})
 
@@ -86,25 +88,58 @@ class Job:
 
 def groups(jobs: Iterable[Job], partitions: Sequence[str], now: float) -> tuple[JobGroup, ...]:
     """The jobs that wait for machines, and those that run. ``partitions``: the only ones that count, if any is named.
-    ``now`` is wall time."""
-    listed, found = list(jobs), Groups()
-    running_tasks: dict[str, int] = {}
+    ``now`` is wall time. Raises `SourceError`."""
+    listed = [job for job in jobs if not partitions or {*words(job.partition)} & {*partitions}]
+    left = _tasks_left(listed)
+    shapes: dict[object, Shape] = {}
+    found = Groups()
     for job in listed:
-        if job.state in RUNNING and job.tasks:
-            running_tasks[job.array] = running_tasks.get(job.array, 0) + 1
-    for job in listed:
-        if partitions and not {*words(job.partition)} & {*partitions}:
-            continue
         if job.state in RUNNING:
-            found.add(shape(job), running=1)
-        elif job.state in PENDING:
-            blocked = why_not(job, now)
-            if blocked is None:
-                continue
-            waiting = waiting_tasks(job, running_tasks.get(job.array, 0))
+            found.add(_shape(job, "", shapes), running=1)
+        elif job.state in PENDING and (blocked := why_not(job, now)) is not None:
+            waiting = tasks_of(job)[0]
+            if job.array in left:
+                waiting = min(waiting, left[job.array])
+                left[job.array] -= waiting
             if waiting:
-                found.add(shape(job, blocked), waiting=waiting, sample=job.name)
+                found.add(_shape(job, blocked, shapes), waiting=waiting, sample=job.name)
     return found.all()
+
+
+def _tasks_left(jobs: Iterable[Job]) -> dict[str, int]:
+    """Of each array with a limit (``%7``), how many tasks more may run than do."""
+    limits: dict[str, int] = {}
+    running: dict[str, int] = {}
+    for job in jobs:
+        if job.tasks and job.state in RUNNING:
+            running[job.array] = running.get(job.array, 0) + 1
+        elif job.tasks and (limit := tasks_of(job)[1]) is not None:
+            limits[job.array] = limit
+    return {array: max(0, limit - running.get(array, 0)) for array, limit in limits.items()}
+
+
+def tasks_of(job: Job) -> tuple[int, Optional[int]]:
+    """How many jobs it stands for, and how many tasks of its array may run at once. Raises `SourceError`."""
+    if not job.tasks or job.tasks.isdigit():
+        return 1, None
+    try:
+        return index_sets.limited(job.tasks)
+    except ValueError as error:
+        raise SourceError(f"job {job.array}: {error}") from None
+
+
+def _shape(job: Job, blocked: str, known: dict[object, Shape]) -> Shape:
+    """Made once for jobs that ask for the same."""
+    key = (blocked, *_ASKED(job))
+    if key not in known:
+        known[key] = shape(job, blocked)
+    return known[key]
+
+
+_ASKED = attrgetter(
+    *("partition", "nodes", "max_nodes", "ntasks", "cpus", "memory_mb", "gres_of_node", "gres_of_job", "gres_of_task"),
+    *("features", "exclusive"),
+)
 
 
 def why_not(job: Job, now: float) -> Optional[str]:
@@ -119,18 +154,6 @@ def why_not(job: Job, now: float) -> Optional[str]:
     if job.asked_nodes:
         return f"it asks for nodes by their names ({job.asked_nodes})"
     return ""
-
-
-def waiting_tasks(job: Job, running: int) -> int:
-    """How many tasks of it could start, if there were machines: of an array with a limit (``%7``), those that may
-    run at once, less those that do. Raises `SourceError`."""
-    if not job.tasks:
-        return 1
-    try:
-        count, limit = index_sets.limited(job.tasks)
-    except ValueError as error:
-        raise SourceError(f"job {job.array}: {error}") from None
-    return count if limit is None else max(0, min(count, limit - running))
 
 
 def shape(job: Job, not_eligible: str = "") -> Shape:
@@ -158,18 +181,29 @@ def shape(job: Job, not_eligible: str = "") -> Shape:
 
 # --------------------------------------------------------------------------- text
 
-Again = Callable[[Sequence[str]], list[list[str]]]
+Again = Callable[[Sequence[str]], Iterable[Sequence[str]]]
 
 
 def from_table(rows: Iterable[Sequence[str]], again: Again) -> list[Job]:
     """The jobs of a table in FORMAT. ``again`` asks for the rows of jobs, by their ids, in WIDE: of those whose fields
-    were cut."""
-    jobs: list[Sequence[str]] = []
-    cut: list[Sequence[str]] = []
+    were cut. What most jobs have in common is read once."""
+    jobs: list[Job] = []
+    cut: list[str] = []
+    known: dict[tuple[str, ...], Job] = {}
     for row in rows:
-        (cut if _is_cut(row) else jobs).append(row)
-    wide = again([row[0] for row in cut]) if cut else []
-    return [from_row(dict(zip(COLUMNS, row))) for row in [*jobs, *wide]]
+        rest = tuple(row[len(OWN) :])
+        if rest not in known and not _is_cut(row):
+            known[rest] = from_row(row)
+        if rest not in known or len(row[2]) >= COLUMNS["tasks"][1]:
+            cut.append(row[0])
+        else:
+            jobs.append(_with_own(known[rest], row))
+    return jobs + [from_row(row) for row in (again(cut) if cut else ())]
+
+
+def _with_own(job: Job, row: Sequence[str]) -> Job:
+    identifier, array, tasks = row[: len(OWN)]
+    return replace(job, id=identifier, array=array or identifier, tasks="" if tasks in UNSET else tasks)
 
 
 def _is_cut(row: Sequence[str]) -> bool:
@@ -177,9 +211,8 @@ def _is_cut(row: Sequence[str]) -> bool:
     return any(len(text) >= width and key not in MAY_BE_CUT for text, (key, (_, width)) in fields)
 
 
-def from_row(said: Mapping[str, str]) -> Job:
-    """Of the columns by their names here."""
-    said = {key: "" if text in UNSET and key != "reason" else text for key, text in said.items()}
+def from_row(row: Sequence[str]) -> Job:
+    said = {key: "" if text in UNSET and key != "reason" else text for key, text in zip(COLUMNS, row)}
     asked = tres(said["tres"])
     nodes = int(asked.get("node") or _first(said["nodes"]) or 1)
     most = _first(said["max_nodes"].rpartition("-")[2])

@@ -14,7 +14,7 @@ import json
 import re
 import time
 from dataclasses import dataclass
-from typing import Any, Mapping, Optional
+from typing import Any, Iterator, Mapping, Optional
 
 from elastiq.errors import SourceError
 from elastiq.plugins.batch import slurm_states as states
@@ -207,18 +207,16 @@ def when(text: str) -> Optional[float]:
         return None
 
 
-def table(text: str, columns: int, command: str) -> list[list[str]]:
+def table(text: str, columns: int, command: str) -> Iterator[list[str]]:
     """The rows of a table below its header, each field without the blanks around it. Raises `SourceError`."""
-    lines = text.split("\n")
-    if lines.pop() != "" or not lines:
+    if not text.endswith("\n"):
         raise SourceError(f"{command} printed {'an answer that is cut off' if text else 'nothing'}")
-    found = []
-    for line in lines:
-        fields = line.split(SEPARATOR)
+    for number, line in enumerate(re.finditer(r"(.*)\n", text)):  # one by one: they may be many
+        fields = line[1].split(SEPARATOR)
         if len(fields) != columns + 1 or fields.pop().strip():
-            raise SourceError(f"{command} printed a line that is no row of its table: {line[:80]!r}")
-        found.append([field.strip() for field in fields])
-    return found[1:]
+            raise SourceError(f"{command} printed a line that is no row of its table: {line[1][:80]!r}")
+        if number:
+            yield [field.strip() for field in fields]
 
 
 def tres(text: str) -> dict[str, float]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
-from typing import Any, Mapping, Optional, Sequence
+from typing import Any, Iterable, Mapping, Optional, Sequence
 
 from elastiq.command import CommandResult
 from elastiq.errors import SourceError
@@ -114,7 +114,7 @@ class Source:
         """The jobs of an id: one, the parts of a heterogeneous one, or of an array. Raises `SourceError`."""
         return self._spread.told(queue.from_table(self._wide([identifier]), lambda ids: []))
 
-    def _wide(self, ids: Sequence[str]) -> list[list[str]]:
+    def _wide(self, ids: Sequence[str]) -> Iterable[Sequence[str]]:
         """Of those that are still there."""
         result = self.run("squeue", "-a", "-j", ",".join(ids[:ASKED_AGAIN]), "-O", queue.WIDE)
         if result.returncode != 0:

@@ -149,6 +149,13 @@ def test_of_an_array_those_tasks_wait_that_could_run(tasks: str, running: int, c
     assert waiting(job(tasks=tasks), *others) == counted
 
 
+def test_the_limit_of_an_array_holds_for_tasks_that_were_taken_out_of_it_too() -> None:
+    taken_out = [job(id="20", tasks="20"), job(id="21", tasks="21", cpus=8.0)]
+    assert waiting(job(tasks="1-9%2"), *taken_out) == 2
+    assert waiting(job(tasks="1-9%11"), *taken_out) == 11
+    assert waiting(job(tasks="1-9%11"), *taken_out, job(id="22", tasks="22", state="R")) == 10
+
+
 def test_an_array_whose_tasks_cannot_be_read_is_no_answer() -> None:
     with pytest.raises(SourceError, match="job 7"):
         groups(job(tasks="1-"))
@@ -267,7 +274,7 @@ def test_fields_that_were_cut_are_asked_for_again() -> None:
 
     found = queue.from_table([row(array=7, tasks=long), row()], again)
     assert asked == [["7"]]
-    assert sum(queue.waiting_tasks(one, 0) for one in found) == 200 + 1
+    assert sum(queue.tasks_of(one)[0] for one in found) == 200 + 1
 
 
 def test_a_reason_may_be_cut() -> None:
@@ -293,17 +300,16 @@ HEAD = records.SEPARATOR.join(["A", "B", ""])
 )
 def test_what_is_no_table_is_no_answer(text: str) -> None:
     with pytest.raises(SourceError):
-        records.table(text, 2, "squeue")
+        list(records.table(text, 2, "squeue"))
 
 
 def test_a_header_alone_is_an_empty_queue() -> None:
-    assert records.table(f"{HEAD}\n", 2, "squeue") == []
+    assert list(records.table(f"{HEAD}\n", 2, "squeue")) == []
 
 
 def test_blanks_and_commas_in_a_field_separate_nothing() -> None:
-    assert records.table(f"{HEAD}\na, b   {records.SEPARATOR}c d{records.SEPARATOR}\n", 2, "squeue") == [
-        ["a, b", "c d"]
-    ]
+    line = f"a, b   {records.SEPARATOR}c d{records.SEPARATOR}"
+    assert list(records.table(f"{HEAD}\n{line}\n", 2, "squeue")) == [["a, b", "c d"]]
 
 
 @pytest.mark.parametrize("row", [{}, {"job_id": 1}, {"job_state": ["PENDING"]}, {"job_id": None, "job_state": "R"}])
