@@ -40,7 +40,7 @@ from benchmarks.memory import machine  # noqa: E402
 from elastiq.plugin_loader import BATCH_GROUP, BUILT_IN, batch_class  # noqa: E402
 
 JOBS = 10_000
-POLLS = 5
+POLLS = 3
 LIMIT_S = 120.0
 
 

@@ -90,7 +90,7 @@ class Command(BatchSystem):
         for row in self._listed(by, *((job,) if by == "find_job" else ())).of(job):
             state = row.get("state", "waiting")
             where = f" on {', '.join(row['workers'])}" if row.get("workers") else ""
-            said = row.get("detail") or row.get("not_eligible") or ""
+            said = answers.line(row.get("detail") or row.get("not_eligible") or "")
             how = f"{state}{where}{said and ': '}{said}"
             waits = state == "waiting" and not row.get("not_eligible")
             return answers.shape(row).key if waits else "", how

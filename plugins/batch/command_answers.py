@@ -37,7 +37,7 @@ class Listed:
 def listed(text: str) -> Listed:
     """Raises `SourceError`: what was printed, and what was expected."""
     whole = document(text, "jobs")
-    found = Listed(tuple(whole["jobs"]), whole.get("lists_running", False), tuple(whole.get("missing", ())))
+    found = Listed(tuple(whole["jobs"]), whole.get("lists_running", False), _missing(whole))
     for number, row in enumerate(found.rows if found.lists_running else ()):
         if row.get("state") == "running" and not row.get("workers"):
             raise SourceError(f"printed jobs[{number}] that runs, without its workers, though lists_running is true")
@@ -62,8 +62,8 @@ def jobs(found: Listed) -> Jobs:
 def shape(row: Row) -> Shape:
     """What makes the job one of its group."""
     pools = tuple(sorted({name.lower() for name in row.get("pools", ())}))
-    texts = {name: row.get(name, "") for name in ("requirements", "not_eligible")}
-    return Shape(sizes(row), pools=pools, nodes=int(row.get("nodes", 1)), **texts)
+    requirements, not_eligible = line(row.get("requirements", "")), line(row.get("not_eligible", ""))
+    return Shape(sizes(row), requirements, not_eligible, pools, int(row.get("nodes", 1)))
 
 
 def recorded(found: Listed, workers: Sequence[str]) -> dict[str, list[str]]:
@@ -76,6 +76,15 @@ def recorded(found: Listed, workers: Sequence[str]) -> dict[str, list[str]]:
             for worker in {name.lower() for name in row.get("workers", ())} & names.keys():
                 names[worker] += [row.get("id") or f"jobs[{number}]"] * _count(row)
     return {worker: names[worker.lower()] for worker in workers}
+
+
+def line(text: str) -> str:
+    """For a person: in one line."""
+    return "".join(char if char.isprintable() else " " for char in text)
+
+
+def _missing(whole: Row) -> tuple[str, ...]:
+    return tuple(map(line, whole.get("missing", ())))
 
 
 def _count(row: Row) -> int:
@@ -97,7 +106,7 @@ def workers(text: str) -> tuple[Workers, dict[str, str]]:
     if twice:
         raise SourceError(f"printed the worker {shown(twice[0])} twice, expected each once")
     found = tuple(_worker(number, row) for number, row in enumerate(whole["workers"]))
-    return Workers(found, whole.get("source_up_s"), tuple(whole.get("missing", ()))), spelt
+    return Workers(found, whole.get("source_up_s"), _missing(whole)), spelt
 
 
 def _worker(number: int, row: Row) -> Worker:
@@ -108,10 +117,20 @@ def _worker(number: int, row: Row) -> Worker:
     nothing = total.less(total)
     rest = total if state is WorkerState.IDLE else nothing
     free = sizes(row.get("free", {})).merged(rest).merged(total, min)
-    told = {key: row[key] for key in ("instance_id", "drained_by", "started_at", "detail", "notice") if row.get(key)}
+    told = {key: line(row[key]) for key in ("instance_id", "drained_by", "detail", "notice") if row.get(key)}
     starts = None if row.get("job_starts") is None else int(row["job_starts"])
     where = frozenset(_addresses(number, row))
-    return Worker(row["name"].lower(), state, where, total=total, free=free, jobs=count, job_starts=starts, **told)
+    return Worker(
+        row["name"].lower(),
+        state,
+        where,
+        total=total,
+        free=free,
+        jobs=count,
+        job_starts=starts,
+        started_at=row.get("started_at"),
+        **told,
+    )
 
 
 def _addresses(number: int, row: Row) -> Iterator[str]:

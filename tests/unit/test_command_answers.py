@@ -142,6 +142,13 @@ def test_a_worker_with_jobs_is_not_taken_for_one_without(said: str, taken: str) 
     assert worker(state=said, jobs=1).state.value == taken
 
 
+def test_texts_for_people_are_in_one_line() -> None:
+    assert worker(detail="two\nlines", drained_by="by\x1b[2Jme").detail == "two lines"
+    assert worker(state="drained", drained_by="by\x1b[2Jme").drained_by == "by [2Jme"
+    assert jobs({"not_eligible": "a\nb"})[0].not_eligible == "a b"
+    assert answers.listed('{"jobs": [], "missing": ["a\\r\\nb"]}').missing == ("a  b",)
+
+
 def test_the_name_tells_the_address_where_nothing_else_does() -> None:
     assert worker(name="ip-10-0-0-7.ec2.internal").addresses == {"10.0.0.7"}
     assert worker(name="ip-10-0-0-7", addresses=["10.0.0.8"]).addresses == {"10.0.0.8"}
