@@ -165,7 +165,8 @@ def groups(
             found.add(site.shape(one), running=one.count)
         elif one.waits and one.id not in later:
             waiting = min(one.count, room.get(one.id, one.count))
-            room[one.id] = room.get(one.id, one.count) - waiting
+            if one.id in room:
+                room[one.id] -= waiting
             if waiting:
                 found.add(site.shape(one), waiting=waiting, sample=one.id)
     return found.all()

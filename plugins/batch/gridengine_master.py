@@ -6,7 +6,6 @@ import os
 import re
 import socket
 from contextlib import suppress
-from pathlib import Path
 from typing import Any, Mapping, Optional, Sequence
 
 from elastiq.command import CommandResult
@@ -45,6 +44,7 @@ class Master:
         self._limits: dict[str, Optional[int]] = {}  # tasks at once, by array
         self._site = queue.Site(tuple(values["memory_complexes"]), tuple(values["gpu_complexes"]))
         self._site_reads = 0
+        self._where = ""  # the master's host
 
     def run(self, tool: str, *args: str, stdin: bytes = b"") -> CommandResult:
         """What a command left behind, whatever its exit code."""
@@ -90,24 +90,19 @@ class Master:
     def up_s(self) -> Optional[float]:
         """For how long the master has been up; None where qping does not say. After a restart it knows no load, and
         its hosts return with their next reports (load_report_time)."""
-        where = self.where()
-        if where is None:
-            return None
         try:
-            found = UP.search(self.run("qping", "-info", *where, "qmaster", "1").text)
-        except SourceError:
+            self._where = self._where or self.ask("qconf", "-sss").split()[0]  # the scheduler is a thread of the master
+            found = UP.search(self.run("qping", "-info", self._where, self._port(), "qmaster", "1").text)
+        except (SourceError, IndexError):
             return None  # no qping here, or the master does not answer it: the read of the hosts says more
-        return float(found[1]) if found else None
-
-    def where(self) -> Optional[tuple[str, str]]:
-        """The host and the port of the master, as Grid Engine's own commands find them."""
-        root, cell = (self.environment.get(n) or os.environ.get(n) for n in ("SGE_ROOT", "SGE_CELL"))
-        named = Path(root or "/var/lib/gridengine", cell or "default", "common", "act_qmaster")
-        port = self.environment.get("SGE_QMASTER_PORT") or os.environ.get("SGE_QMASTER_PORT") or _registered_port()
-        try:
-            return named.read_text().strip(), port
-        except OSError:
+        if found is None:
+            self._where = ""  # it may have moved to its shadow
             return None
+        return float(found[1])
+
+    def _port(self) -> str:
+        given = self.environment.get("SGE_QMASTER_PORT") or os.environ.get("SGE_QMASTER_PORT")
+        return given or _registered_port()
 
     # ------------------------------------------------------------------ jobs
 

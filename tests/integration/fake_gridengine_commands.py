@@ -282,7 +282,7 @@ class Command:
         shown = {
             "-sc": COMPLEXES, "-sm": "\n".join(state["managers"]) + "\n", "-sh": "\n".join(state["admin"]) + "\n",
             "-spl": "\n".join(state["pes"]) + "\n", "-sql": "\n".join(state["queues"]) + "\n",
-            "-shgrpl": "\n".join(state["groups"]) + "\n", **state["configuration"],
+            "-shgrpl": "\n".join(state["groups"]) + "\n", "-sss": "head\n", **state["configuration"],
         }  # fmt: skip
         if option in shown:
             return str(shown[option])
