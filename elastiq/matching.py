@@ -30,8 +30,9 @@ class Matching:
         self._answers: dict[tuple[str, Machine], str] = {}
         self._wanted: dict[tuple[str, Machine], JobGroup] = {}  # by the last plan, and not asked yet
         self._failed_at: Optional[float] = None
-        self._portraits: dict[str, list[str]] = core.store.recall(FACT) or {}  # fingerprint and text, by POOL/FLAVOUR
-        self._drawn_at: dict[str, float] = {}  # by POOL/FLAVOUR
+        self._fact = f"{FACT} {core.batch.section}"  # another batch system's would say nothing
+        self._portraits: dict[str, list[str]] = core.store.recall(self._fact) or {}  # fingerprint and text, by kind
+        self._drawn_at: dict[str, float] = {}  # by kind: POOL/FLAVOUR
         self._undrawn_at: Optional[float] = None  # when a portrait failed
         self._undrawn: set[str] = set()  # of which nodes
 
@@ -110,5 +111,5 @@ class Matching:
             self._drawn_at[kind] = core.now()
         if outcome.value and known != [fingerprint, outcome.value] and core.batch.can_match:
             self._portraits[kind] = [fingerprint, outcome.value]
-            core.stored(lambda: core.store.remember(FACT, self._portraits))
+            core.stored(lambda: core.store.remember(self._fact, self._portraits))
             self._replan()

@@ -37,6 +37,8 @@ Each test is of one ability at most, but for those that every system has. ``cann
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from elastiq.conformance import assert_found_something, found, needs
 from elastiq.conformance.bench import BatchBench as BatchBench
 from elastiq.conformance.drains import Drains
@@ -44,7 +46,7 @@ from elastiq.conformance.ends import Ends
 from elastiq.conformance.jobs import Queue
 from elastiq.conformance.scale import Scale
 from elastiq.conformance.workers import Pool
-from elastiq.interfaces import BatchSystem, JobGroup, Machine, Resources
+from elastiq.interfaces import BatchSystem, JobGroup, Machine, Resources, SourceError
 
 METHODS = {"find-job": "find_job", "jobs-on": "jobs_on", "register": "register", "forget": "forget", "match": "match"}
 
@@ -86,6 +88,33 @@ class BatchConformance(Queue, Pool, Drains, Ends, Scale):
             for machine in machines
         }
         assert "64" in said[big.key, machines[0]]
+
+    @needs("match")
+    def test_machines_are_matched_by_what_a_worker_like_them_showed_of_itself(self, bench: BatchBench) -> None:
+        name = bench.add_worker("w1", "10.0.0.1", cpus=4)
+        shown = bench.batch.portrait(name)
+        assert bench.batch.portrait(name) == shown
+        bench.submit(count=2, cpus=1)
+        bench.submit(count=1, cpus=64)
+        small, big = sorted(bench.batch.jobs().groups, key=lambda group: group.request.cpus or 0)
+        machine = Machine("pool", "flavour", Resources(cpus=4), shown, bench.worker_ad)
+        said = bench.batch.match([small, big], [machine])
+        assert (said[small.key, machine], bool(said[big.key, machine])) == ("", True)
+
+    @needs("match")
+    def test_a_portrait_that_makes_no_sense_is_unknown_or_none(self, bench: BatchBench) -> None:
+        """It may be an earlier version's."""
+        bench.submit()
+        (group,) = bench.batch.jobs().groups
+        for text in ("{", "[]", "null", "<html>"):
+            machine = Machine("pool", "flavour", Resources(cpus=4), text, bench.worker_ad)
+            with suppress(SourceError):
+                assert dict(bench.batch.match([group], [machine])) == {(group.key, machine): ""}, text
+
+    @needs("match")
+    def test_a_worker_that_is_not_there_has_no_portrait(self, bench: BatchBench) -> None:
+        with suppress(SourceError):
+            assert bench.batch.portrait("nobody.example.org") == ""
 
     # ---- checks
 

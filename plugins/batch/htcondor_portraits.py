@@ -119,14 +119,15 @@ def expression(value: Any) -> str:
 def would_be(machine: Machine) -> dict[str, Any]:
     """The slots of a would-be worker, and how to say that it lacks something; ``laid_over`` are lines of the
     administrator's, in the syntax of HTCondor's configuration."""
-    seen = [_attributes(slot.splitlines()) for slot in machine.portrait.split("\n\n") if slot]
+    shown = (_attributes(slot.splitlines()) for slot in machine.portrait.split("\n\n"))
+    seen = [slot for slot in shown if slot]
     slots = [{**IDLE, **slot} for slot in seen or [_made_up(machine.resources)]]
     origin = LACKED_BY_THE_LAST if seen else KNOWN_OF_NONE
     return {"slots": slots, "laid_over": machine.worker_ad, "origin": origin}
 
 
 def _attributes(lines: Iterable[str]) -> dict[str, str]:
-    return dict(line.split(" = ", 1) for line in lines)
+    return dict(line.split(" = ", 1) for line in lines if " = " in line)
 
 
 def _made_up(machine: Resources) -> dict[str, str]:

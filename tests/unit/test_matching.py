@@ -247,6 +247,24 @@ def test_a_portrait_whose_pool_changed_meanwhile_is_one_of_the_old_pool() -> Non
     assert draw(rig) == ["w1"]
 
 
+def test_a_portrait_that_another_batch_system_drew_is_none(tmp_path: Path) -> None:
+    path = str(tmp_path / "state.db")
+    before = Rig(a_node(State.IDLE), store_path=path)
+    assert draw(before) == ["w1"]
+    before.store.close()
+
+    class Another(MatchingBatch):
+        section = "another"
+
+    class After(Rig):
+        batch_class = Another
+
+    after = After(store_path=path)
+    after.fits()
+    after.ask()[0].finish()
+    assert after.matched()[0][1][0].portrait == ""
+
+
 def test_portraits_outlive_a_restart(tmp_path: Path) -> None:
     path = str(tmp_path / "db")
     rig = Rig(a_node(State.IDLE), store_path=path)
