@@ -67,8 +67,9 @@ class GridEngine(BatchSystem):
         waiting = [job for job in found if job.waits]
         later = self._master.later() if waiting else frozenset[str]()
         arrays = sorted({job.id for job in waiting if job.is_array and job.id not in later}, key=int)
+        site = self._master.site(found)
         at_once = self._master.at_once(arrays) if arrays else {}
-        return Jobs(queue.groups(found, self._master.site(found), later, at_once))
+        return Jobs(queue.groups(found, site, later, at_once))
 
     def jobs_recorded_on(self, workers: Sequence[str]) -> Mapping[str, int]:
         """How many jobs the master records on these hosts, heard from or not; one that it does not know has none."""

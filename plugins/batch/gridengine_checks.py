@@ -113,6 +113,10 @@ def _host_groups(master: Master, groups: Iterable[str], subject: str) -> Iterato
     """Of those whose names are the same for every pool."""
     queues = _listed(master, "-sql")
     lists = {name: configuration(master.ask("qconf", "-sq", name)).get("hostlist", "") for name in queues}
+    if queues and not any(host.queues for host in master.hosts()):
+        text = "no queue has a host now: qsub fails (exit 1, though the job is queued), and with -w e queues nothing"
+        remedy = f"put a host that stays into a queue, with no slot: slots 4,[head=0] ({DOCS})"
+        yield Check("empty cluster", "warning", text, remedy)
     for group in (group for group in groups if "%" not in group):
         using = [name for name, hosts in lists.items() if group in hosts.split()]
         if using:

@@ -212,8 +212,14 @@ class Command:
         return "\n".join([*lines, " </host>\n"])
 
     def queues_of(self, host: str) -> list[str]:
+        """Those that list it, and those that are orphaned: it has left them, but runs a job of theirs."""
         groups = self.state["groups"]
-        return [q for q, lists in self.state["queues"].items() if any(host in groups.get(g, ()) for g in lists)]
+        jobs = {job.get("queue", "all.q") for job in self.state["jobs"] if host in (job.get("hosts") or ())}
+        return [
+            queue
+            for queue, lists in self.state["queues"].items()
+            if queue in jobs or any(host in groups.get(group, ()) for group in lists)
+        ]
 
     def queue_values(self, queue: str, name: str, host: dict[str, Any]) -> list[str]:
         jobs = [j for j in self.state["jobs"] if name in (j.get("hosts") or ()) and j.get("queue", "all.q") == queue]
