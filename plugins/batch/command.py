@@ -99,7 +99,7 @@ class Command(BatchSystem):
     def _listed(self, key: str, *args: str) -> answers.Listed:
         text = self._ask(key, *args)
         try:
-            return answers.listed(text)
+            return answers.listed(text, running=key == "recorded")
         except SourceError as error:
             raise self._says(key, error) from None
 

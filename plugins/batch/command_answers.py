@@ -34,13 +34,17 @@ class Listed:
         return [row for row in self.rows if row.get("id") == job and _count(row) == 1]
 
 
-def listed(text: str) -> Listed:
-    """Raises `SourceError`: what was printed, and what was expected."""
+def listed(text: str, running: bool = False) -> Listed:
+    """``running``: it is what the jobs on some workers were asked of. Raises `SourceError`: what was printed, and what
+    was expected. A job that runs nobody knows where would be missed on the machine that is ended."""
     whole = document(text, "jobs")
     found = Listed(tuple(whole["jobs"]), whole.get("lists_running", False), _missing(whole))
-    for number, row in enumerate(found.rows if found.lists_running else ()):
-        if row.get("state") == "running" and not row.get("workers"):
-            raise SourceError(f"printed jobs[{number}] that runs, without its workers, though lists_running is true")
+    for number, row in enumerate(found.rows):
+        state, where = row.get("state", "waiting"), row.get("workers")
+        if state == "waiting" and where:
+            raise SourceError(f'printed jobs[{number}] that is waiting, on workers, expected "running" or "held"')
+        if state == "running" and not where and (running or found.lists_running):
+            raise SourceError(f"printed jobs[{number}] that is running, expected its workers too")
     return found
 
 
@@ -67,14 +71,14 @@ def shape(row: Row) -> Shape:
 
 
 def recorded(found: Listed, workers: Sequence[str]) -> dict[str, list[str]]:
-    """The names of the jobs that run on each of these, one for each job. Raises `SourceError` for an answer in part."""
+    """The names of the jobs on each of these, one for each job, whatever holds it there. Raises `SourceError` for an
+    answer in part."""
     if found.missing:
         raise SourceError(f"its answer is incomplete: {'; '.join(found.missing)}")
     names: dict[str, list[str]] = {worker.lower(): [] for worker in workers}
     for number, row in enumerate(found.rows):
-        if row.get("state") == "running":
-            for worker in {name.lower() for name in row.get("workers", ())} & names.keys():
-                names[worker] += [row.get("id") or f"jobs[{number}]"] * _count(row)
+        for worker in {name.lower() for name in row.get("workers", ())} & names.keys():
+            names[worker] += [row.get("id") or f"jobs[{number}]"] * _count(row)
     return {worker: names[worker.lower()] for worker in workers}
 
 

@@ -64,7 +64,13 @@ def test_running_jobs_are_counted_only_where_all_of_them_are_listed() -> None:
 def test_a_running_job_without_workers_belies_that_all_are_listed() -> None:
     rows = [{}, {"state": "running"}]
     assert jobs(*rows)[0].waiting == 1
-    assert "jobs[1] that runs, without its workers" in complaint(jobs, *rows, lists_running=True)
+    assert "jobs[1] that is running, expected its workers too" in complaint(jobs, *rows, lists_running=True)
+    assert "jobs[1] that is running" in complaint(answers.listed, json.dumps({"jobs": rows}), running=True)
+
+
+def test_a_job_that_waits_is_on_no_worker() -> None:
+    assert "jobs[0] that is waiting, on workers" in complaint(jobs, {"workers": ["w1"]})
+    assert jobs({"workers": []})[0].waiting == 1
 
 
 def test_jobs_are_recorded_on_each_of_their_workers_in_any_case_of_letters() -> None:
@@ -75,7 +81,7 @@ def test_jobs_are_recorded_on_each_of_their_workers_in_any_case_of_letters() -> 
         {"state": "running", "workers": ["w2"]},
     ]
     found = answers.listed(json.dumps({"jobs": rows}))
-    assert answers.recorded(found, ["w1", "w2", "w3"]) == {"w1": ["1", "2", "2"], "w2": ["1", "jobs[3]"], "w3": []}
+    assert answers.recorded(found, ["w1", "w2", "w3"]) == {"w1": ["1", "2", "2", "3"], "w2": ["1", "jobs[3]"], "w3": []}
 
 
 def test_recorded_jobs_in_part_are_unknown() -> None:
