@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import stat
-from functools import partial
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, Callable, Iterable, Iterator, Mapping
 
 from elastiq.interfaces import Check, Looks, SourceError
@@ -35,11 +35,12 @@ def looks(celery: Celery) -> Looks:
         "pools of workers": _pools,
         "drain": _drain,
     }
+    seen = lru_cache(maxsize=1)(lambda: celery.look("asking the workers"))  # one for all; a failure is not kept
     return {
         "kombu": partial(_kombu, celery, "kombu"),
         "secrets": partial(_secrets, celery, "secrets"),
         "broker": partial(_broker, celery, "broker"),
-        **{subject: partial(_with_look, celery, look, subject) for subject, look in found.items()},
+        **{subject: partial(_with_look, celery, seen, look, subject) for subject, look in found.items()},
     }
 
 
@@ -86,8 +87,10 @@ def _broker(celery: Celery, subject: str) -> Iterator[Check]:
         yield Check(subject, "ok", f"Redis {server.get('version', '')} answers".replace("  ", " "))
 
 
-def _with_look(celery: Celery, look: Callable[[Celery, Look, str], Iterable[Check]], subject: str) -> Iterator[Check]:
-    yield from look(celery, celery.look("asking the workers"), subject)
+def _with_look(
+    celery: Celery, seen: Callable[[], Look], look: Callable[[Celery, Look, str], Iterable[Check]], subject: str
+) -> Iterator[Check]:
+    yield from look(celery, seen(), subject)
 
 
 def _queues(celery: Celery, look: Look, subject: str) -> Iterator[Check]:

@@ -11,7 +11,7 @@ from elastiq.plugins.batch.shapes import Groups, Shape
 MARK = "elastiq"  # what a queue begins with that only shows who closed a worker: elastiq.MARK.QUEUE
 STATES = ("scheduled", "reserved", "active")
 KEPT = "prefetched by a worker that is busy: no other can run them (docs/batch/celery.md)"
-OUT = "delivered to a worker that does not answer: others get them after the visibility timeout of {:g} s"
+OUT = "delivered, but no worker that answers has them: another gets them after the visibility timeout of {:g} s"
 
 
 class Task(NamedTuple):

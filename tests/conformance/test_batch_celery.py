@@ -102,7 +102,7 @@ class CeleryBench(BatchBench):
         self.process(worker).queues = []
 
     def holds(self, worker: str) -> bool:
-        return any(f"@{worker}." in member.lower() for member in self.broker.sets["_kombu.binding.celery.pidbox"])
+        return any(f"@{worker}." in member.lower() for member in self.broker.names)
 
     def _fault_next(self, call: str, fault: str) -> None:
         """Until the plugin has asked once: the libraries try again."""

@@ -76,7 +76,9 @@ class FakeWorker:
 class FakeBroker:
     """``lists``, ``sets`` and ``hashes`` are what Redis holds; ``workers`` are by the names of their processes."""
 
-    def __init__(self) -> None:
+    def __init__(self, prefix: str = "", separator: str = SEPARATOR) -> None:
+        self.prefix, self.separator = prefix, separator  # global_keyprefix and sep
+        self.forbidden: set[str] = set()  # commands that the ACL does not allow
         self.lists: dict[str, list[str]] = {}
         self.sets: dict[str, set[str]] = {}
         self.hashes: dict[str, dict[str, str]] = {}
@@ -127,13 +129,13 @@ class FakeBroker:
 
     def send(self, queue: str = "celery", count: int = 1, priority: int = 0, name: str = "tasks.work") -> None:
         with self.lock:
-            key = f"{queue}{SEPARATOR}{priority}" if priority else queue
+            key = self.prefix + (f"{queue}{self.separator}{priority}" if priority else queue)
             self.lists.setdefault(key, [])[:0] = [self.message(queue, name)[1] for _ in range(count)]
 
     def add_worker(self, name: str, address: str, **more: Any) -> FakeWorker:
         with self.lock:
             worker = self.workers[name] = FakeWorker(name, address, **more)
-            self.sets.setdefault(f"_kombu.binding.{PIDBOX}", set()).add(_member(name))
+            self.names.add(self._member(name))
             return worker
 
     def start(self, worker: FakeWorker, state: str = "active", queue: str = "celery", late: bool = True) -> str:
@@ -146,7 +148,7 @@ class FakeBroker:
             worker.tasks[state].append({**task, "args": ["a secret argument"]})
             worker.starts += state == "active"
             if not acknowledged:
-                self.hashes.setdefault("unacked", {})[number] = json.dumps([json.loads(message), "", queue])
+                self.unacked[number] = json.dumps([json.loads(message), "", queue])
                 self.delivered_at[number] = time.time()
             return number
 
@@ -154,17 +156,25 @@ class FakeBroker:
         """One of its tasks is done."""
         with self.lock:
             state = next(state for state in ("active", "reserved", "scheduled") if worker.tasks[state])
-            self.hashes.get("unacked", {}).pop(worker.tasks[state].pop()["id"], None)
+            self.unacked.pop(worker.tasks[state].pop()["id"], None)
 
     def kill(self, worker: FakeWorker, cleanly: bool = False) -> None:
         with self.lock:
             del self.workers[worker.name]
             if cleanly:
-                self.sets[f"_kombu.binding.{PIDBOX}"].discard(_member(worker.name))
+                self.names.discard(self._member(worker.name))
 
+    @property
+    def names(self) -> set[str]:
+        """The processes that Redis knows, as kombu writes them."""
+        return self.sets.setdefault(f"{self.prefix}_kombu.binding.{PIDBOX}", set())
 
-def _member(name: str) -> str:
-    return SEPARATOR.join(["", "", f"{name}.{PIDBOX}"])
+    @property
+    def unacked(self) -> dict[str, str]:
+        return self.hashes.setdefault(f"{self.prefix}unacked", {})
+
+    def _member(self, name: str) -> str:
+        return self.separator.join(["", "", f"{name}.{PIDBOX}"])
 
 
 class _Error(Exception):
@@ -236,6 +246,8 @@ class _Client:
 
     def _do(self, name: str, args: list[str]) -> Any:
         broker = self.broker
+        if name in broker.forbidden or f"{name} {args[0] if args else ''}".upper() in broker.forbidden:
+            raise _Error(f"NOPERM this user has no permissions to run the '{name.lower()}' command")
         if name == "HELLO":
             self.version = int(args[0]) if args else 2
             if broker.password and broker.password not in args:
@@ -260,7 +272,7 @@ class _Client:
         if name in ("EVALSHA", "EVAL"):  # kombu 5.7 binds queues that expire by a script; redis-py unlocks by one
             number = int(args[1])
             keys, rest = args[2 : 2 + number], args[2 + number :]
-            if keys[0].startswith("_kombu.binding.") and rest:
+            if "_kombu.binding." in keys[0] and rest:
                 broker.sets.setdefault(keys[0], set()).add(rest[0])
             return 1
         if name == "SCRIPT":
@@ -303,9 +315,9 @@ class _Client:
         if name == "HDEL":
             return int(values.pop(args[1], None) is not None)
         if name == "ZRANGE":
-            return self._ranged({tag: broker.delivered_at[tag] for tag in broker.hashes.get("unacked", {})}, args[1:])
+            return self._ranged({tag: broker.delivered_at[tag] for tag in broker.unacked}, args[1:])
         if name == "ZREVRANGEBYSCORE":
-            return self._ranged({tag: broker.delivered_at[tag] for tag in broker.hashes.get("unacked", {})},
+            return self._ranged({tag: broker.delivered_at[tag] for tag in broker.unacked},
                                 [*args[1:3], "BYSCORE", "REV"])  # fmt: skip
         if name == "EXISTS":
             return int(bool(items or members or values))
@@ -362,11 +374,11 @@ class _Client:
                 "body": base64.b64encode(json.dumps(said).encode()).decode(), "content-encoding": "utf-8",
                 "content-type": "application/json", "headers": {"ticket": ticket, "clock": 9}, "properties": properties,
             }  # fmt: skip
-            self.broker.lists.setdefault(queue, []).insert(0, json.dumps(message))
+            self.broker.lists.setdefault(self.broker.prefix + queue, []).insert(0, json.dumps(message))
 
     def _bound(self, exchange: str, routing_key: str) -> Iterator[str]:
-        for member in self.broker.sets.get(f"_kombu.binding.{exchange}", set()):
-            key, _, queue = member.split(SEPARATOR)
+        for member in self.broker.sets.get(f"{self.broker.prefix}_kombu.binding.{exchange}", set()):
+            key, _, queue = member.split(self.broker.separator)
             if key == routing_key:
                 yield queue
 

@@ -76,7 +76,7 @@ def test_what_redis_delivered_to_nobody_who_answers_is_demand_once_it_is_overdue
     ]
     found = groups(look(process(active=[task("z")]), unacked=[*unacked, ["z", "app.work", "", "celery", 400.0]]))
     assert found["queue celery", ""].waiting == 1
-    why = "delivered to a worker that does not answer"
+    why = "delivered, but no worker that answers has them"
     assert (found["queue celery", why].waiting, found["queue big", why].waiting) == (1, 1)
     assert "100 s" in found["queue big", why].not_eligible
 
