@@ -12,7 +12,7 @@ import pytest
 
 from tests.e2e import booted
 from tests.e2e.cluster import Cluster
-from tests.e2e.daemon import SERVICE, Daemon, Overrides
+from tests.e2e.daemon import IN_POOL, SERVICE, Daemon, Overrides, Surroundings
 from tests.e2e.packages import HIGHER, Packages, Workshop
 from tests.e2e.rig import lifecycle, places
 from tests.e2e.rig.client import Ec2
@@ -32,7 +32,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if "rig" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.rig)
         if item.path.parent == places.REPOSITORY / "tests/e2e" and not item.get_closest_marker("timeout"):
-            item.add_marker(pytest.mark.timeout(180, func_only=True))
+            item.add_marker(pytest.mark.timeout(400, func_only=True))
 
 
 @pytest.hookimpl(wrapper=True)
@@ -49,16 +49,18 @@ def rig() -> Iterator[None]:
         with lifecycle.alone():
             ran_before = lifecycle.is_up()
             lifecycle.up()
-            for name in ("daemons", "taps"):
-                shutil.rmtree(places.base() / name, ignore_errors=True)
+            shutil.rmtree(places.base() / "taps", ignore_errors=True)
+            for home in (places.base() / "daemons").glob("*-*"):
+                if not os.path.exists(f"/proc/{home.name.partition('-')[0]}"):  # else of a test run beside this one
+                    shutil.rmtree(home, ignore_errors=True)
             yield
             if not ran_before:
                 lifecycle.down()
     except lifecycle.CannotRun as error:
-        _cannot("the rig cannot run", error)
+        cannot("the rig cannot run", error)
 
 
-def _cannot(what: str, error: RigError) -> NoReturn:
+def cannot(what: str, error: RigError) -> NoReturn:
     if os.environ.get("CI", "").lower() == "true":
         pytest.fail(f"{what}, and in CI it must: {error}", pytrace=False)
     pytest.skip(f"{what}: {error}")
@@ -70,7 +72,7 @@ def debian() -> None:
     try:
         booted.system()
     except RigError as error:
-        _cannot("no Debian 13 can be booted", error)
+        cannot("no Debian 13 can be booted", error)
 
 
 @pytest.fixture(scope="module")
@@ -133,11 +135,16 @@ def tap(cluster: Cluster) -> Iterator[Tap]:
 @pytest.fixture
 def daemon(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[StartDaemon]:
     """Start a daemon: `daemon(quota={"max_vms": 2})`; sections and keys of the configuration file."""
+    yield from daemons(request, IN_POOL)
+
+
+def daemons(request: pytest.FixtureRequest, surroundings: Surroundings) -> Iterator[StartDaemon]:
+    """What a fixture like `daemon` yields, for daemons elsewhere."""
     started: list[Daemon] = []
 
     def start(program: Sequence[str] = SERVICE, taps: Any = None, **overrides: Overrides) -> Daemon:
         directory = None if taps is None else taps.directory
-        made = Daemon(f"{os.getpid()}-{next(_numbers)}", overrides, program, directory)
+        made = Daemon(f"{os.getpid()}-{next(_numbers)}", overrides, program, directory, surroundings)
         started.append(made)
         made.start()
         return made

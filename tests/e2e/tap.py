@@ -1,4 +1,4 @@
-"""Stands between the daemon and one of HTCondor's commands, so that a test can act at that very moment.
+"""Stands between the daemon and one of the batch system's commands, so that a test can act at that very moment.
 
 The command found first on the daemon's PATH tells the test what it was called with, does what the
 test answers, and tells it the outcome before it returns. The test's handlers run meanwhile: what they start
@@ -42,8 +42,9 @@ class Tap:
     Handlers run on threads, several at once if the daemon runs several commands at once.
     """
 
-    def __init__(self, directory: Path) -> None:
-        self.directory = directory
+    def __init__(self, directory: Path, tools: Optional[Path] = None) -> None:
+        """``tools``: where the commands are; else HTCondor's."""
+        self.directory, self._tools = directory, tools or places.tools()
         directory.mkdir(parents=True, exist_ok=True)
         self.failures: list[BaseException] = []
         self._before: dict[str, Before] = {}
@@ -62,7 +63,7 @@ class Tap:
         if after is not None:
             self._after[tool] = after
         wrapper = self.directory / tool
-        values = {"tool": tool, "program": str(places.tools() / tool), "socket": str(self.directory / "tap.sock")}
+        values = {"tool": tool, "program": str(self._tools / tool), "socket": str(self.directory / "tap.sock")}
         wrapper.write_text(_WRAPPER.format(python=sys.executable, **values))
         wrapper.chmod(0o755)
 

@@ -74,7 +74,7 @@ class Host:
     ) -> None:
         """``name``: its host name. ``beside``: the head of its network; without, it is a head. ``names``: further
         lines of its /etc/hosts. ``label``: the one of a head that another process of this test run has started."""
-        self.root, self.name, self.address, self._beside, self._names = root, name, address, beside, names
+        self.root, self.name, self.address, self.beside, self._names = root, name, address, beside, names
         self.label: str = beside.label if beside else label or f"{os.getpid()}-{next(_numbers)}"
         self._directory = _base() / self.label / address
         self._pid_file = self._directory.parent / f"{address}.pid"
@@ -84,11 +84,11 @@ class Host:
 
     def start(self) -> None:
         """Start it, with its address and without any program; `RigError` if that fails."""
-        if self._beside is None:
+        if self.beside is None:
             _remove_stale()
             before = ["setpriv", "--pdeathsig", "KILL"]
         else:
-            before = ["nsenter", f"--target={self._beside.pid}", "--pid"]
+            before = ["nsenter", f"--target={self.beside.pid}", "--pid"]
         self._directory.mkdir(parents=True, exist_ok=True)
         script = ["sh", "-c", _SCRIPT, "sh", self._directory, self.root, self.name]
         start([*before, *_NAMESPACES, *script], self._log, self._pid_file)
@@ -108,7 +108,7 @@ class Host:
 
     def _find_pid(self) -> Optional[int]:
         pid = running(self._pid_file)  # of unshare; or of nsenter, whose child that is
-        for _ in range(1 if self._beside is None else 2):
+        for _ in range(1 if self.beside is None else 2):
             pid = pid and child(pid)
         return pid
 
@@ -125,14 +125,14 @@ class Host:
         return self._find_pid() is not None
 
     def _connect(self) -> None:
-        if self._beside is None:
+        if self.beside is None:
             self._ip("link", "add", "br0", "address", "02:00:00:00:00:01", "type", "bridge")
             self._ip("address", "add", f"{self.address}/{PREFIX_LENGTH}", "dev", "br0")
             self._ip("link", "set", "br0", "up")
         else:
             peer = ["type", "veth", "peer", "name", "eth0", "netns", str(self.pid)]
-            self._beside._ip("link", "add", self._link, *peer)
-            self._beside._ip("link", "set", self._link, "master", "br0", "up")
+            self.beside._ip("link", "add", self._link, *peer)
+            self.beside._ip("link", "set", self._link, "master", "br0", "up")
             self._ip("address", "add", f"{self.address}/{PREFIX_LENGTH}", "dev", "eth0")
             self._ip("link", "set", "eth0", "up")
 
@@ -146,8 +146,8 @@ class Host:
 
     def cut_off(self, off: bool = True) -> None:
         """Pull its network cable out, or put it in again; it runs on."""
-        assert self._beside is not None
-        self._beside._ip("link", "set", self._link, "down" if off else "up")
+        assert self.beside is not None
+        self.beside._ip("link", "set", self._link, "down" if off else "up")
 
     def kill(self) -> None:
         """End it at once, as by its power switch: SIGKILL for every process of it. Nothing of it is left."""
@@ -160,7 +160,7 @@ class Host:
         self._log.unlink(missing_ok=True)
         with contextlib.suppress(FileNotFoundError):
             self._directory.rmdir()
-        if self._beside is None:
+        if self.beside is None:
             shutil.rmtree(self._directory.parent, ignore_errors=True)
 
     def __enter__(self) -> Host:

@@ -21,6 +21,8 @@ NEEDED = ("mmdebstrap", "unshare", "nsenter", "setpriv", "ip")
 _APT_SETTINGS = ('APT::Install-Recommends "false"', 'Acquire::Languages "none"')
 _UNREAD = ("/usr/share/doc/*", "/usr/share/man/*", "/usr/share/locale/*", "/usr/share/info/*")
 _USERS = (("elastiq", places.DAEMON_UID), ("jobuser", places.JOB_UID))
+# No name server answers there, and a resolver would wait for one.
+_NO_DNS = 'sed -i "s/^hosts:.*/hosts: files/" "$1/etc/nsswitch.conf"; : >"$1/etc/resolv.conf"'
 # Nothing starts by itself when it is installed: invoke-rc.d(8).
 _NO_SERVICES = r'printf "#!/bin/sh\nexit 101\n" >"$1/usr/sbin/policy-rc.d"; chmod 755 "$1/usr/sbin/policy-rc.d"'
 
@@ -40,7 +42,7 @@ class Recipe:
 
     @property
     def path(self) -> Path:
-        digest = hashlib.sha256(repr((self, _APT_SETTINGS, _USERS)).encode()).hexdigest()
+        digest = hashlib.sha256(repr((self, _APT_SETTINGS, _USERS, _NO_DNS)).encode()).hexdigest()
         return places.base() / f"debian-{self.suite}-{digest[:12]}"  # one of another recipe may be in use
 
 
@@ -76,7 +78,7 @@ def _make(recipe: Recipe, path: Path) -> None:
     if not recipe.whole:
         packages += ["iproute2", "procps"]
         useradd = 'chroot "$1" useradd --create-home --shell /bin/sh --uid'
-        hooks = [f"{useradd} {uid} {name}" for name, uid in _USERS] + hooks
+        hooks = [_NO_DNS, *(f"{useradd} {uid} {name}" for name, uid in _USERS), *hooks]
         options += [*(f"--dpkgopt=path-exclude={pattern}" for pattern in _UNREAD), f"--essential-hook={_NO_SERVICES}"]
     options += [f"--customize-hook={line}" for line in hooks]
     command = ["mmdebstrap", "--quiet", "--variant=minbase", f"--include={','.join(packages)}", *options]
