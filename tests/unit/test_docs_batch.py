@@ -12,6 +12,7 @@ from elastiq.conformance.batch import BatchConformance
 from elastiq.interfaces import Owner
 from elastiq.plugin_loader import BATCH_GROUP, BUILT_IN, batch_class
 from elastiq.plugins.batch import command
+from elastiq.plugins.batch import command_answers as answers
 from elastiq.plugins.batch.command_schema import schema
 
 TESTS = Path(__file__).resolve().parents[1]
@@ -90,6 +91,18 @@ def test_every_key_that_may_be_printed_is_explained_and_no_other(part: str, name
     whole = schema(name)
     top = whole["properties"].keys() - {name}
     assert told(part) == top | whole["$defs"][element]["properties"].keys()
+
+
+def test_every_document_that_the_page_shows_is_valid() -> None:
+    shown = [re.sub("(?m)^    ", "", block) for block in re.findall(r"(?m)(?:^    .*\n)+", COMMAND)]
+    first, second = (block for block in shown if block.startswith("{"))
+    jobs, (workers, _) = answers.jobs(answers.listed(first)), answers.workers(second)
+    assert sum(group.waiting for group in jobs.groups) == 10_001
+    assert [(worker.name, worker.state.value, worker.free.cpus) for worker in workers.workers] == [
+        ("node-1", "busy", 0),
+        ("node-2", "idle", 4),
+    ]
+    assert answers.jobs(answers.listed('{"jobs": []}')).groups == ()
 
 
 def test_every_executable_and_exit_code_is_explained() -> None:
