@@ -30,7 +30,7 @@ QUICK = "--quick" in sys.argv[1:]  # a fifth of the cases, and how it grows from
 def ratio(rng: random.Random, jobs: tuple[int, int], keep: KeepTime, exact_steps: float) -> float:
     """Our cost of a random case by the oracle's."""
     oracle = Oracle(*random_case(rng, rng.randint(*jobs), rng.randint(1, 6)), keep.spread, keep.mixing)
-    wants = [Want(name, (room[0], room[1], 0, 0), count) for name, (room, count) in oracle.groups.items()]
+    wants = [Want(name, (room[0], room[1], 0, 0, False), count) for name, (room, count) in oracle.groups.items()]
     choices = [Choice((room[0], room[1], None, None, None), price) for room, price in oracle.machines]
     chosen = choose(wants, choices, keep=keep, exact_steps=exact_steps)
     assert not chosen.left, "without limits all that fits is served"
@@ -64,7 +64,7 @@ def many(groups: int, offers: int, jobs: int, limit: float) -> tuple[list[Want],
     wants = [
         Want(
             f"group {at}",
-            (float(rng.choice((1, 1, 2, 4, 8, 16))), float(rng.randrange(500, 30_000)), 0, 0),
+            (float(rng.choice((1, 1, 2, 4, 8, 16))), float(rng.randrange(500, 30_000)), 0, 0, False),
             jobs // groups,
         )
         for at in range(groups)

@@ -130,7 +130,7 @@ class Orders:
 
     def serve(self, want: Wanted) -> Served:
         """Order machines for one group, where all are of one size."""
-        group, asked = want.group, need(want.group.request)
+        group, asked = want.group, need(want.group.request, want.group.apart)
         covered = self._left.hold(asked, want.jobs, refuses=self.refuses(group)).jobs
         why, misfits, matchable = "", [], False
         for pool, offer in self.offers_to(group):
@@ -174,7 +174,7 @@ class Orders:
         if group.pools and pool.name.lower() not in group.pools:
             return 0, f"they ask for pool {', '.join(group.pools)}"
         fits, misfit = self.s.fits(group, pool, flavour, capacity(self.s, pool, flavour))
-        each = jobs_held(empty(self.s, pool.name, flavour), need(group.request)) if fits else 0
+        each = jobs_held(empty(self.s, pool.name, flavour), need(group.request, group.apart)) if fits else 0
         return each, misfit or "too small"
 
     def refuses(self, group: JobGroup) -> Refuses:

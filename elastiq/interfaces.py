@@ -53,8 +53,9 @@ class JobGroup:
     shape run now, None where the system cannot say. ``not_eligible`` says why no worker could
     ever run them as they are (held jobs and the like are best left out); empty when some could.
     ``pools`` (in lower case) are the only ones that the jobs may go to, as they say; empty: any. Each job
-    needs ``nodes`` machines at once, with the request on each of them. ``ad`` is what `BatchSystem.match`
-    wants to know of them beside the request, lines in the batch system's own words.
+    needs ``nodes`` machines at once, with the request on each of them; where they are not ``apart``, one machine that
+    is large enough may be several of these. ``apart`` with one node: the job has its machine for itself. ``ad`` is what
+    `BatchSystem.match` wants to know of them beside the request, lines in the batch system's own words.
     """
 
     key: str
@@ -67,6 +68,7 @@ class JobGroup:
     pools: tuple[str, ...] = ()
     nodes: int = 1
     ad: tuple[str, ...] = ()
+    apart: bool = False
 
 
 @dataclass(frozen=True)

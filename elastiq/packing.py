@@ -14,7 +14,7 @@ from elastiq.interfaces import Resources
 
 # Vector order of the dimensions; SLOTS stands for machines whose cpus nobody knows.
 Vector = tuple[Optional[float], Optional[float], Optional[float], Optional[float], Optional[float]]
-Need = tuple[float, float, float, float]
+Need = tuple[float, float, float, float, bool]  # the last: no other on the same machine
 Kind = tuple[str, str]
 Refuses = Callable[[Kind], bool]
 SLOTS = 4
@@ -26,32 +26,31 @@ def vector(room: Resources, slots: float) -> Vector:
     return (room.cpus, room.memory_mb, room.disk_mb, room.gpus, slots if room.cpus is None else None)
 
 
-def need(request: Resources) -> Need:
+def need(request: Resources, apart: bool = False) -> Need:
     """What one job takes. A job that does not say its cpus takes one; what else is unsaid takes nothing."""
     cpus = request.cpus if request.cpus and request.cpus > 0 else 1.0
-    return (cpus, request.memory_mb or 0.0, request.disk_mb or 0.0, request.gpus or 0.0)
+    return (cpus, request.memory_mb or 0.0, request.disk_mb or 0.0, request.gpus or 0.0, apart)
 
 
 def jobs_held(room: Vector, asked: Need) -> int:
     """How many such jobs fit into the room. Unrolled: a plan asks this for every shape of job and machine."""
     cpus, memory, disk, gpus, slots = room
-    wants_cpus, wants_memory, wants_disk, wants_gpus = asked
-    if cpus is not None:
-        least = cpus / wants_cpus
-    else:
-        least = slots if slots is not None else 1.0
+    wants_cpus, wants_memory, wants_disk, wants_gpus, apart = asked
+    least = cpus / wants_cpus if cpus is not None else 1.0 if slots is None else slots
     if wants_memory and memory is not None and memory < wants_memory * least:
         least = memory / wants_memory
     if wants_disk and disk is not None and disk < wants_disk * least:
         least = disk / wants_disk
     if wants_gpus and gpus is not None and gpus < wants_gpus * least:
         least = gpus / wants_gpus
-    return int(least + _EPSILON)
+    return int(least + _EPSILON) if not apart or least < 1 else 1
 
 
 def without(room: Vector, asked: Need, jobs: int) -> Vector:
     """The room that is left when so many jobs are in it."""
-    taken = zip(room, (*asked, 1.0))
+    if asked[4] and jobs:
+        return (0.0, 0.0, 0.0, 0.0, 0.0)
+    taken = zip(room, (*asked[:4], 1.0))
     cpus, memory, disk, gpus, slots = (None if has is None else max(0.0, has - wants * jobs) for has, wants in taken)
     return (cpus, memory, disk, gpus, slots)
 

@@ -165,7 +165,7 @@ def _hold(orders: Orders, groups: Sequence[JobGroup], waited: Mapping[str, int])
         if not (group.not_eligible or s.trials.get(group.key).refused_by):
             fresh = s.history.waiting_s(group.key, s.now) < s.settings.unused_room_s
             use_stale = fresh or s.trials.standing(group.key) is Standing.TRYING
-            able.append((group, holds[group.key], need(group.request), use_stale, orders.refuses(group)))
+            able.append((group, holds[group.key], need(group.request, group.apart), use_stale, orders.refuses(group)))
     for step in range(3):
         for group, held, asked, use_stale, refuses in able:
             old = min(waited.get(group.key, 0), group.waiting)

@@ -70,7 +70,7 @@ def _serve_tier(orders: Orders, wants: list[Wanted], tier: Tier, served: dict[st
     asked = [
         Want(
             want.group.key,
-            need(want.group.request),
+            need(want.group.request, want.group.apart),
             want.jobs,
             want.group.nodes,
             [at for at, (_, offer) in enumerate(there) if fits[want.group.key].get(offer) == ""],

@@ -16,7 +16,7 @@ from elastiq.situation import Situation
 def lost_to_others(s: Situation, leaving: Mapping[str, str]) -> Counter[str]:
     """By group under trial: for how many of its jobs machines were launched that will not take them."""
     groups = s.jobs.groups if s.jobs is not None else ()
-    on_trial = {g.key: need(g.request) for g in groups if s.trials.standing(g.key) is Standing.TRYING}
+    on_trial = {g.key: need(g.request, g.apart) for g in groups if s.trials.standing(g.key) is Standing.TRYING}
     lost: Counter[str] = Counter()
     for node in s.registry:
         worker = node.seen

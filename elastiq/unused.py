@@ -28,7 +28,7 @@ def unused_room(s: Situation, on_trial: Mapping[str, JobGroup]) -> dict[str, lis
         whole = vector(worker.total, s.settings.n_jobs_per_vm_of(node.pool))
         for key in node.groups:
             if key in on_trial and not s.trials.get(key).refuses(node.pool, node.flavour):
-                asked = need(on_trial[key].request)
+                asked = need(on_trial[key].request, on_trial[key].apart)
                 if jobs_held(free, asked):
                     found.setdefault(key, []).append((node, node.pool))
                 elif not jobs_held(whole, asked):

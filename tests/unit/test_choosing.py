@@ -25,7 +25,7 @@ def want(
     offers: Optional[list[int]] = None,
     one_only: bool = False,
 ) -> Want:
-    return Want(key, (cpus, memory_mb, 0, gpus), jobs, nodes, offers, one_only)
+    return Want(key, (cpus, memory_mb, 0, gpus, False), jobs, nodes, offers, one_only)
 
 
 def choice(
@@ -245,7 +245,8 @@ def many(groups: int, kinds: int, jobs: int) -> tuple[list[Want], list[Choice]]:
         cpus = rng.choice((1, 2, 4, 8, 16, 32))
         room: Vector = (cpus, cpus * rng.choice((2000.0, 4000.0)), None, None, None)
         several.append(Choice(room, cpus * rng.uniform(0.04, 0.06), uses=ONE_OF_ALL))
-    asked: list[Need] = [(rng.choice((1, 2, 4, 8)), float(rng.randrange(500, 16_000)), 0, 0) for _ in range(groups)]
+    sizes = [(rng.choice((1, 2, 4, 8)), float(rng.randrange(500, 16_000))) for _ in range(groups)]
+    asked: list[Need] = [(cpus, memory_mb, 0, 0, False) for cpus, memory_mb in sizes]
     return [Want(f"g{at}", one, jobs // groups) for at, one in enumerate(asked)], several
 
 

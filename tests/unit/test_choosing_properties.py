@@ -22,7 +22,7 @@ WORST = 1.25  # times the oracle's cost
 
 def ours(oracle: Oracle, exact_steps: float) -> Chosen:
     wants = [
-        Want(name, (room[0], room[1], 0, 0), jobs, oracle.nodes.get(name, 1))
+        Want(name, (room[0], room[1], 0, 0, False), jobs, oracle.nodes.get(name, 1))
         for name, (room, jobs) in oracle.groups.items()
     ]
     several = [
@@ -131,7 +131,7 @@ SomeChoice = tuple[Optional[float], Optional[float], Optional[float], float, flo
 
 def make(wants: Sequence[SomeWant], several: Sequence[SomeChoice]) -> tuple[list[Want], list[Choice]]:
     made = [
-        Want(f"w{at}", (cpus, memory, 0.0, gpus), jobs, nodes, one_only=only)
+        Want(f"w{at}", (cpus, memory, 0.0, gpus, False), jobs, nodes, one_only=only)
         for at, (cpus, memory, gpus, jobs, nodes, only) in enumerate(wants)
     ]
     kinds = [

@@ -43,6 +43,14 @@ def test_n_jobs_per_vm_does_not_limit_a_machine_whose_cpus_are_known() -> None:
     assert jobs_held(vector(Resources(cpus=8), slots=2), need(Resources(cpus=1))) == 8
 
 
+def test_a_job_that_wants_its_machine_for_itself_leaves_nothing_of_it() -> None:
+    alone, large = need(Resources(cpus=1), apart=True), vector(Resources(cpus=16, memory_mb=8000), slots=2)
+    assert jobs_held(large, alone) == 1 and jobs_held(vector(Resources(cpus=0.5), slots=2), alone) == 0
+    assert jobs_held(vector(Resources(), slots=3), alone) == 1
+    assert jobs_held(without(large, alone, 1), need(Resources(cpus=1))) == 0
+    assert without(large, alone, 0) == large
+
+
 def test_what_jobs_leave_of_a_machine() -> None:
     room = without(vector(Resources(4, 8000, None, 1), 2), need(Resources(1, 3000, 50, 1)), 1)
     assert room == (3, 5000, None, 0, None)
@@ -113,9 +121,7 @@ def test_machines_that_are_added_hold_jobs_but_are_not_reserved_as_nodes() -> No
 @pytest.mark.parametrize("stale", [True, False])
 def test_equal_room_is_told_apart_where_it_matters(stale: bool) -> None:
     """Machines with equal room are one class only if they are alike in the rest too."""
-    room = Room(
-        [machines("a", 1, Resources(cpus=4), stale=stale), machines("b", 1, Resources(cpus=4), joined=False)]
-    )
+    room = Room([machines("a", 1, Resources(cpus=4), stale=stale), machines("b", 1, Resources(cpus=4), joined=False)])
     held = room.hold(need(Resources(cpus=1)), 8)
     assert (held.jobs, held.on_joined, held.on_coming) == (8, "a0", "b0")
 

@@ -775,8 +775,7 @@ def test_the_summary_names_the_largest_group_that_is_not_served() -> None:
 
 
 @pytest.mark.parametrize(
-    ("running", "on_workers", "ended"),
-    [(4, 0, False), (5, 4, False), (4, 4, True), (0, 0, True), (None, 4, False)],
+    ("running", "on_workers", "ended"), [(4, 0, False), (5, 4, False), (4, 4, True), (0, 0, True), (None, 4, False)]
 )
 def test_a_machine_that_was_found_is_not_ended_while_jobs_run_that_no_worker_shows(
     running: Optional[int], on_workers: int, ended: bool
@@ -803,8 +802,8 @@ def test_a_machine_that_was_found_without_a_pool_ends_as_any_other() -> None:
 # --------------------------------------------------------------------------- jobs of several machines
 
 
-def parallel(waiting: int, nodes: int) -> JobGroup:
-    return JobGroup("p", Resources(cpus=4, memory_mb=4000), waiting, running=0, nodes=nodes)
+def parallel(waiting: int, nodes: int, cpus: float = 4, apart: bool = False) -> JobGroup:
+    return JobGroup("p", Resources(cpus=cpus, memory_mb=1000 * cpus), waiting, running=0, nodes=nodes, apart=apart)
 
 
 def test_a_parallel_job_gets_as_many_machines_as_it_needs_or_none() -> None:
@@ -815,6 +814,16 @@ def test_a_parallel_job_gets_as_many_machines_as_it_needs_or_none() -> None:
     made = plan(situation(parallel(1, nodes=3), settings=some_settings(max_vms=2)))
     assert launched(made) == {}
     assert reason(made, "p") == "max_vms 2 is reached (0 counted)"
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_what_has_to_be_apart_gets_machines_of_its_own_however_little_it_asks_for(jobs: int) -> None:
+    assert launched(plan(situation(parallel(jobs, nodes=3, cpus=1)))) == {"ec2/medium": -(-3 * jobs // 4)}
+    assert launched(plan(situation(parallel(jobs, nodes=3, cpus=1, apart=True)))) == {"ec2/medium": 3 * jobs}
+    assert launched(plan(situation(parallel(3 * jobs, nodes=1, cpus=1, apart=True)))) == {"ec2/medium": 3 * jobs}
+    two = [a_node(State.IDLE, number, seen=a_worker(f"w{number}")) for number in (1, 2)]
+    made = plan(situation(parallel(jobs, nodes=2, cpus=1, apart=True), nodes=two))
+    assert launched(made) == ({} if jobs == 1 else {"ec2/medium": 2})
 
 
 def test_room_serves_a_parallel_job_only_if_there_is_enough_of_it() -> None:
