@@ -19,12 +19,13 @@ class Shape:
     pools: tuple[str, ...] = ()
     nodes: int = 1
     ad: tuple[str, ...] = ()
+    apart: bool = False
 
     @property
     def key(self) -> str:
         """The same in every read, and after a restart. Why none could run now is no part of it: it may change."""
         sizes = (None if size is None else float(size) for size in vars(self.request).values())  # 1 and 1.0 are alike
-        parts = (*sizes, self.requirements, self.pools, self.nodes, self.ad)
+        parts = (*sizes, self.requirements, self.pools, self.nodes, self.ad, *([True] if self.apart else []))
         return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
 
 

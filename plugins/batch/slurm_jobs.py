@@ -160,12 +160,13 @@ def shape(job: Job, not_eligible: str = "") -> Shape:
     """What the job asks of each of its machines.
 
     Tasks that may be spread (``-n 64``, with no number of nodes) are taken one by one: so many slots of
-    one task each, on one machine or several.
+    one task each, on one machine or several. Nodes that are asked for by their number are machines apart.
     """
     nodes = job.nodes
     spreads = job.ntasks > nodes and (job.max_nodes is None or job.max_nodes > nodes)
-    if spreads and not job.exclusive and not job.gres_of_node:
-        nodes = job.ntasks
+    spreads = spreads and not job.exclusive and not job.gres_of_node
+    apart = job.exclusive or (nodes > 1 and not spreads)
+    nodes = job.ntasks if spreads else nodes
     memory_mb = None if job.memory_mb is None else float(math.ceil(job.memory_mb / nodes))
     per_node = _gres(job, nodes)
     gpus = per_node.get("gpu")
@@ -173,10 +174,9 @@ def shape(job: Job, not_eligible: str = "") -> Shape:
     ad += [f"Features = {job.features}"] if job.features else []
     typed = [f"{name}:{amount:g}" for name, amount in sorted(per_node.items()) if name != "gpu"]
     ad += [f"Gres = {','.join(typed)}"] if typed else []
-    ad += ["Exclusive = yes"] if job.exclusive else []
     request = Resources(float(math.ceil(job.cpus / nodes)), memory_mb, None, gpus)
     conditions = "; ".join(line for line in ad if not line.startswith("Partitions"))
-    return Shape(request, conditions, not_eligible, (), nodes, tuple(ad))
+    return Shape(request, conditions, not_eligible, (), nodes, tuple(ad), apart)
 
 
 # --------------------------------------------------------------------------- text

@@ -192,6 +192,22 @@ def test_what_each_node_must_have(said: Any, nodes: int, cpus: float, memory_mb:
     assert request(**said) == (nodes, Resources(cpus, memory_mb, None, gpus))
 
 
+@pytest.mark.parametrize(
+    ("said", "apart"),
+    [
+        ({}, False),
+        ({"exclusive": True}, True),
+        ({"nodes": 3, "max_nodes": 3, "ntasks": 3}, True),
+        ({"nodes": 2, "ntasks": 2}, True),
+        ({"nodes": 1, "ntasks": 64}, False),  # Slurm may have all tasks on one machine
+        ({"nodes": 2, "max_nodes": 8, "ntasks": 16}, False),
+        ({"nodes": 1, "max_nodes": 1, "ntasks": 64}, False),
+    ],
+)
+def test_nodes_that_are_asked_for_by_number_are_machines_apart(said: Any, apart: bool) -> None:
+    assert groups(job(**said))[0].apart is apart
+
+
 def test_what_says_where_a_job_may_run_is_part_of_its_shape() -> None:
     plain, fast, elsewhere, whole = groups(
         job(), job(features="fast&big"), job(partition="long,main"), job(exclusive=True)
