@@ -18,7 +18,7 @@ from elastiq.plugins.batch.shapes import Groups, Shape
 
 Row = Mapping[str, Any]
 SIZES = tuple(Resources.__dataclass_fields__)
-SHAPE = (*SIZES, "nodes", "pools", "requirements", "not_eligible")
+SHAPE = (*SIZES, "nodes", "apart", "pools", "requirements", "not_eligible")
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,8 @@ def shape(row: Row) -> Shape:
     """What makes the job one of its group."""
     pools = tuple(sorted({name.lower() for name in row.get("pools", ())}))
     requirements, not_eligible = line(row.get("requirements", "")), line(row.get("not_eligible", ""))
-    return Shape(sizes(row), requirements, not_eligible, pools, int(row.get("nodes", 1)))
+    nodes, apart = int(row.get("nodes", 1)), row.get("apart", False)
+    return Shape(sizes(row), requirements, not_eligible, pools, nodes, apart=apart)
 
 
 def recorded(found: Listed, workers: Sequence[str]) -> dict[str, list[str]]:

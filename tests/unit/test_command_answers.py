@@ -40,9 +40,9 @@ def test_one_element_stands_for_as_many_jobs_as_it_counts() -> None:
 
 def test_all_that_makes_a_shape_reaches_the_group() -> None:
     sizes = {"cpus": 2, "memory_mb": 500, "disk_mb": 10, "gpus": 1}
-    (group,) = jobs({**sizes, "nodes": 3, "pools": ["GPU", "big"], "requirements": "queue long"})
+    (group,) = jobs({**sizes, "nodes": 3, "apart": True, "pools": ["GPU", "big"], "requirements": "queue long"})
     assert group.request == Resources(2, 500, 10, 1)
-    assert (group.nodes, group.pools, group.requirements) == (3, ("big", "gpu"), "queue long")
+    assert (group.nodes, group.apart, group.pools, group.requirements) == (3, True, ("big", "gpu"), "queue long")
 
 
 def test_what_the_jobs_do_not_say_stays_unsaid() -> None:
