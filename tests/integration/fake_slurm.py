@@ -147,6 +147,8 @@ class Command:
             what = taken.read_text()
         except FileNotFoundError:
             what = ""
+        if what == "gone":
+            return 1, "", "slurm_load_jobs error: Invalid job id specified\n"
         if what == "hang":
             time.sleep(300)
         if what == "fail":
