@@ -88,7 +88,11 @@ class Broker:
         self.polling_s = float(options.get("polling_interval") or POLLING_S)
         tls: Any = False
         if url.startswith("rediss") and "ssl_cert_reqs" not in url:
-            tls = {"ssl_cert_reqs": ssl.CERT_REQUIRED, "ssl_ca_certs": request.get("ca_file")}
+            tls = {
+                "ssl_cert_reqs": ssl.CERT_REQUIRED,
+                "ssl_ca_certs": request.get("ca_file"),
+                "ssl_check_hostname": True,
+            }
         elif url.startswith("amqps"):
             tls = {"cert_reqs": ssl.CERT_REQUIRED, "ca_certs": request.get("ca_file"), "server_hostname": None}
         if url.startswith(("redis", "sentinel")):

@@ -107,9 +107,11 @@ class Roster:
 
     def _silent(self, process: Process, look: Mapping[str, Any], at: float, server: str, tells: bool) -> None:
         process.link = look["present"].get(process.name) if "present" in look else None
-        if look.get("connected") is not None and (process.was_linked or (tells and process.seen_at is None)):
-            # A worker that stops in order takes its name back first.
-            process.link = self._connected(look, process) and process.name in look["registered"]
+        # A worker that stops in order takes its name back first.
+        there = self._connected(look, process) and process.name in look["registered"]
+        tells = process.was_linked or (tells and process.seen_at is None)
+        if there or (tells and look.get("connected") is not None):
+            process.link = there
         if process.link:
             process.unlinked_at, process.was_linked, process.server = None, True, server
             return

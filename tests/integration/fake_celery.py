@@ -12,6 +12,7 @@ import itertools
 import json
 import socket
 import socketserver
+import ssl
 import threading
 import time
 import uuid
@@ -76,8 +77,8 @@ class FakeWorker:
 class FakeBroker:
     """``lists``, ``sets`` and ``hashes`` are what Redis holds; ``workers`` are by the names of their processes."""
 
-    def __init__(self, prefix: str = "", separator: str = SEPARATOR) -> None:
-        self.prefix, self.separator = prefix, separator  # global_keyprefix and sep
+    def __init__(self, prefix: str = "", separator: str = SEPARATOR, tls: Optional[ssl.SSLContext] = None) -> None:
+        self.prefix, self.separator, self.tls = prefix, separator, tls  # global_keyprefix and sep
         self.forbidden: set[str] = set()  # commands that the ACL does not allow
         self.lists: dict[str, list[str]] = {}
         self.sets: dict[str, set[str]] = {}
@@ -102,6 +103,12 @@ class FakeBroker:
 
             def handle_error(self, *_: object) -> None: ...
 
+            def finish_request(self, request: Any, client_address: Any) -> None:
+                """In the thread of the connection: a client that does not trust us lets the handshake fail."""
+                if tls is not None:
+                    request = tls.wrap_socket(request, server_side=True)
+                super().finish_request(request, client_address)
+
         self._server = Server(("127.0.0.1", 0), Handler)
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True)
         self._thread.start()
@@ -110,7 +117,7 @@ class FakeBroker:
     @property
     def url(self) -> str:
         secret = f":{self.password}@" if self.password else ""
-        return f"redis://{secret}127.0.0.1:{self._server.server_address[1]}/0"
+        return f"redis{'s' if self.tls else ''}://{secret}127.0.0.1:{self._server.server_address[1]}/0"
 
     def close(self) -> None:
         self.ended.set()
@@ -190,8 +197,8 @@ class _Client:
         self.version = 2
 
     def serve(self) -> None:
-        while line := self.rfile.readline():
-            assert line[:1] == b"*"
+        while self.rfile.peek(1)[:1] == b"*":  # else it speaks another protocol, or has gone
+            line = self.rfile.readline()
             words = [self._word() for _ in range(int(line[1:]))]
             fault = self.broker.fault
             if fault == "hang":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import ssl
 import subprocess
 import sys
 import time
@@ -15,6 +16,7 @@ from elastiq.coprocess import Coprocess
 from elastiq.interfaces import DrainMode, DrainOutcome, Owner, SourceError, WorkerState
 from elastiq.plugins.batch.celery import Celery
 from elastiq.plugins.batch.celery_helper import SERVER, NoKombu
+from tests.integration.certificates import Authority
 from tests.integration.fake_celery import FakeBroker
 from tests.looks import by_subject, levels
 
@@ -92,6 +94,42 @@ def test_the_arguments_of_tasks_do_not_leave_the_helper(broker: FakeBroker) -> N
     for state in worker.tasks:
         broker.start(worker, state)
     assert "secret" not in json.dumps(celery(broker).look("looking"))
+
+
+def of_tls(authority: Authority, *names: str) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*authority.server(*names))
+    return context
+
+
+def test_a_broker_behind_tls_is_asked_if_its_certificate_is_true(made: MakeBroker, tmp_path: Path) -> None:
+    broker = made(tls=of_tls(Authority(tmp_path), "127.0.0.1"))
+    broker.send(count=2)
+    (group,) = celery(broker, broker_ca_file=str(tmp_path / "Site CA.pem")).jobs().groups
+    assert group.waiting == 2
+    with pytest.raises(SourceError, match="certificate verify failed"):
+        celery(broker).jobs()
+
+
+def test_a_certificate_of_another_host_is_not_trusted(made: MakeBroker, tmp_path: Path) -> None:
+    broker = made(tls=of_tls(Authority(tmp_path), "elsewhere.example.org"))
+    with pytest.raises(SourceError, match="certificate verify failed"):
+        celery(broker, broker_ca_file=str(tmp_path / "Site CA.pem")).jobs()
+
+
+@pytest.mark.parametrize(
+    ("name", "trusted", "said"),
+    [("127.0.0.1", True, ""), ("127.0.0.1", False, "certificate verify failed"), ("other", True, "certificate verify")],
+)
+def test_rabbitmq_behind_tls_is_trusted_by_the_same_rules(
+    made: MakeBroker, tmp_path: Path, name: str, trusted: bool, said: str
+) -> None:
+    # What answers is no RabbitMQ: that shows when its certificate was taken.
+    broker = made(tls=of_tls(Authority(tmp_path), name))
+    keys = {"broker_ca_file": str(tmp_path / "Site CA.pem")} if trusted else {}
+    with pytest.raises(SourceError) as caught:
+        celery(broker, broker_url=broker.url.replace("rediss://", "amqps://"), **keys).jobs()
+    assert ("certificate" in str(caught.value)) == bool(said) and said in str(caught.value)
 
 
 # --------------------------------------------------------------------------- the broker is left as it was

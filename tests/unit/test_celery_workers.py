@@ -225,6 +225,11 @@ def test_a_worker_that_redis_knows_from_before_and_that_is_connected_is_there() 
     }  # fmt: skip
 
 
+def test_that_holds_where_nobody_answers_too() -> None:
+    found = only(Pool().look(0, {}, ["10.0.0.1"], [W1]))
+    assert (found.name, found.state) == ("ip-10-0-0-1", WorkerState.OTHER)
+
+
 def test_a_name_that_an_old_worker_left_in_redis_is_no_worker() -> None:
     pool = Pool()
     assert [one.name for one in pool.look(0, {W2: row()}, ["10.0.0.2"], [W1, W2]).workers] == ["ip-10-0-0-2"]
