@@ -150,9 +150,13 @@ def _dead_hosts(master: Master, subject: str) -> Iterator[Check]:
 
 def _packing(master: Master, subject: str) -> Iterator[Check]:
     found = configuration(master.ask("qconf", "-ssconf"))
-    method, formula = found.get("queue_sort_method", ""), found.get("load_formula", "")
-    if method == "load" and formula.replace(" ", "") in ("np_load_avg", "load_avg"):
+    method, formula = found.get("queue_sort_method", ""), found.get("load_formula", "").replace(" ", "")
+    without = [host.name for host in master.hosts() if host.reports and "slots" not in host.consumables]
+    if formula in ("np_load_avg", "load_avg"):
         text = "the scheduler fills the least loaded host first: jobs are spread, and few machines become idle"
         yield Check(subject, "warning", text, f"{FILLS} ({DOCS})")
+    elif formula == "slots" and without:
+        text = f"{without[0]} has no slots in its complex_values: hosts cannot be ordered by them, and jobs are spread"
+        yield Check(subject, "warning", text, f"complex_values in [gridengine], slots=N for each kind ({DOCS})")
     else:
         yield Check(subject, "ok", f"hosts are filled by {method}, {formula}")

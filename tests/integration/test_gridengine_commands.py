@@ -348,7 +348,7 @@ def test_what_is_in_order_is_found_so(cluster: FakeCluster, monkeypatch: pytest.
     import pwd
     import socket
 
-    cluster.add_host("w1", "10.0.0.31")
+    cluster.add_host("w1", "10.0.0.31", resources={"slots": ("hc", "4.000000")})
     cluster.load()["managers"].append(pwd.getpwuid(os.geteuid()).pw_name)
     cluster.save()
     monkeypatch.setattr(socket, "gethostname", lambda: "head.example.org")
@@ -376,6 +376,13 @@ def test_what_is_not_in_order_is_found_with_what_to_do(cluster: FakeCluster) -> 
     }  # fmt: skip
     assert all(check.remedy for subject, check in checks.items() if subject in wrong)
     assert "@allhosts" in checks["host groups"].text
+
+
+def test_hosts_without_slots_of_their_own_cannot_be_filled_one_after_another(cluster: FakeCluster) -> None:
+    cluster.add_host("w1", "10.0.0.31", resources={"slots": ("hc", "4.000000")})
+    cluster.add_host("w2", "10.0.0.32")
+    (packing,) = [check for check in found(plugin().checks()) if check.subject == "packing"]
+    assert packing.level == "warning" and "w2" in packing.text and "complex_values" in packing.remedy
 
 
 def test_a_cluster_without_any_host_makes_qsub_fail_which_is_told(cluster: FakeCluster) -> None:
