@@ -36,14 +36,14 @@ RELATIONS: dict[str, dict[str, list[str]]] = {
         "depends": ["python3 (>= 3.9)", "python3-boto3", "python3-pythonjsonlogger", "systemd"],
         # Recommended, one of these would bring a second batch system to the head node of another.
         "suggests": [
-            *("condor | htcondor", "slurm-client", "gridengine-client", "python3-celery"),
+            *("condor | htcondor", "slurm-client", "gridengine-client", "python3-kombu", "python3-redis"),
             "python3-prometheus-client",
         ],
     },
     "rpm": {
         "depends": ["/usr/bin/python3", "python3 >= 3.9", "python3dist(boto3)", "systemd", "diffutils"],
         "recommends": ["python3dist(python-json-logger)"],
-        "suggests": ["python3-condor", "python3dist(celery)", "python3dist(prometheus-client)"],
+        "suggests": [*("python3-condor", "python3dist(kombu)", "python3dist(redis)"), "python3dist(prometheus-client)"],
     },
 }
 SCRIPTS = {
