@@ -42,7 +42,7 @@ class Refused(Refusal):
 def look(broker: Broker, request: Mapping[str, Any]) -> Mapping[str, Any]:
     """All at once: the processes that answer, with their tasks; how deep the queues are; who is connected."""
     told = server(broker) if broker.is_redis else {}
-    stats = broker.ask("stats", at_most=len(told["listening"]) if told.get("listening") is not None else None)
+    stats = broker.ask("stats", at_most=_at_most(told))
     answered = processes(broker, sorted(stats))
     for name, process in answered.items():
         process["stats"] = _stats(stats[name][0])
@@ -53,6 +53,11 @@ def look(broker: Broker, request: Mapping[str, Any]) -> Mapping[str, Any]:
         return {**found, "present": present(broker, silent)}
     connected = None if told["listening"] is None else sorted({*told["listening"]})
     return {**found, **of_redis(broker), "connected": connected, "server": told["server"]}
+
+
+def _at_most(told: Mapping[str, Any]) -> Optional[int]:
+    """How many processes can answer a broadcast, where that is known."""
+    return None if told.get("listening") is None else len(told["listening"])
 
 
 def processes(broker: Broker, names: Sequence[str]) -> dict[str, dict[str, Any]]:
@@ -177,7 +182,8 @@ def all_in(names: Sequence[str], answered: Iterable[str]) -> None:
 def find(broker: Broker, request: Mapping[str, Any]) -> Mapping[str, Any]:
     """Where a task is: at a worker, or with Redis among those that wait."""
     wanted = request["task"]
-    for name, said in broker.ask("query_task", ids=[wanted]).items():
+    at_most = _at_most(server(broker)) if broker.is_redis else None
+    for name, said in broker.ask("query_task", at_most=at_most, ids=[wanted]).items():
         for told in said:
             if isinstance(told, dict) and wanted in told:
                 state, info = told[wanted]
