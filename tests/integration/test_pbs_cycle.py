@@ -133,10 +133,10 @@ def test_a_machine_that_dies_with_its_job_is_ended_when_pbs_records_none_there(d
     server.job_s = 3600
     server.submit_jobs(1)
     daemon.start()
-    until(lambda: server.trace)
+    until(lambda: "-> busy" in daemon.text)
     (machine,) = daemon.machines()
     server.dead.add(machine.id)
-    until(lambda: "lost" in daemon.text)
+    until(lambda: "-> lost" in daemon.text)
     until(lambda: "recorded" in daemon.text)
     assert not ended(daemon)
     with server.changing() as state:  # qdel -p
