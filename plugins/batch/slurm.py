@@ -53,7 +53,7 @@ class Slurm(BatchSystem):
         self.mark = owner.mark
         self.reason = f"elastiq {owner.mark} of {owner.cluster}"
         self.can_drain = bool(values.get("drain", True))
-        self.call_deadline_s = 8 * self.source.timeout_s  # a drain: two looks of two commands, and two updates
+        self.call_deadline_s = 4 * self.source.timeout_s  # a drain is up to seven commands, of milliseconds each
 
     @classmethod
     def from_config(cls, values: Mapping[str, Any], owner: Owner) -> Slurm:

@@ -55,7 +55,7 @@ def worker(node: Node, jobs: int, mark: str) -> Worker:
         jobs=max(jobs, 1 if occupied(node) and not node.down else 0),
         drained_by=node.reason or None if "DRAIN" in node.flags else None,
         started_at=node.started_at,
-        detail="" if usable else node.words + (f" ({node.reason})" if node.reason else ""),
+        detail="" if usable else _detail(node),
     )
 
 
@@ -93,6 +93,11 @@ def _state(node: Node, jobs: int) -> WorkerState:
         return WorkerState.BUSY
     idle = node.base == "IDLE" and not node.flags - NO_MATTER and not _unseen(node)
     return WorkerState.IDLE if idle else WorkerState.OTHER
+
+
+def _detail(node: Node) -> str:
+    unseen = ", not registered since slurmctld started" if _unseen(node) else ""
+    return node.words + unseen + (f" ({node.reason})" if node.reason else "")
 
 
 def _unseen(node: Node) -> bool:

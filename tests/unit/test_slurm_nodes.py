@@ -121,6 +121,7 @@ def test_the_state_of_a_worker(state: str, jobs: int, is_now: WorkerState) -> No
 
 def test_a_node_that_has_not_registered_since_slurmctld_started_is_not_idle() -> None:
     assert worker(started_at=None).state is OTHER
+    assert worker(started_at=None).detail == "IDLE, not registered since slurmctld started"
     assert worker("IDLE+DRAIN", started_at=None).state is OTHER
     assert worker("MIXED", jobs=1, started_at=None).state is BUSY
 
