@@ -16,15 +16,10 @@ from elastiq.plugins.batch.slurm_spread import Spread
 from elastiq.plugins.batch.tools import Tools, failed
 
 HINT = "Slurm's client commands must be installed, and on the PATH of elastiq or in command_folder"
-# Times in UTC; the whole set of an array's tasks, of which squeue else shows 64 characters (squeue(1)); and nothing of
-# what a user's environment would change (SQUEUE_FORMAT and the like).
-ENVIRONMENT = {
-    "TZ": "UTC",
-    "SLURM_TIME_FORMAT": "standard",
-    "SLURM_BITSTR_LEN": "0",
-    "SQUEUE_FORMAT": "",
-    "SQUEUE_FORMAT2": "",
-}
+# Times in UTC, and the whole set of an array's tasks, of which squeue else shows 64 characters (squeue(1)).
+ENVIRONMENT = {"TZ": "UTC", "SLURM_TIME_FORMAT": "standard", "SLURM_BITSTR_LEN": "0"}
+# What would leave jobs or nodes out, or ask another cluster: SQUEUE_USERS, SQUEUE_STATES, SLURM_CLUSTERS, ...
+NOT_OURS = ("SQUEUE_", "SINFO_", "SCONTROL_", "SLURM_CLUSTERS")
 SCONTROL_JSON, SINFO_JSON = (23, 2), (21, 8)  # since when they print nodes as JSON
 ASKED_AGAIN = 200  # jobs at once whose fields were cut
 NO_JSON = re.compile(r"unrecognized option|invalid option|serializer|data_parser|plugin", re.IGNORECASE)
@@ -38,7 +33,7 @@ class Source:
         conf = {"SLURM_CONF": str(values["slurm_conf"])} if values.get("slurm_conf") else {}
         folder = values.get("command_folder")
         self.timeout_s = float(values["command_timeout_s"])
-        self.tools = Tools(self.timeout_s, HINT, str(folder) if folder else None, {**ENVIRONMENT, **conf})
+        self.tools = Tools(self.timeout_s, HINT, str(folder) if folder else None, {**ENVIRONMENT, **conf}, NOT_OURS)
         self._method = str(values.get("query_method") or "auto")
         self._version: Optional[tuple[int, int]] = None
         self.as_json = self._method != "text"  # nodes are

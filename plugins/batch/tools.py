@@ -16,14 +16,21 @@ class Tools:
     """Runs the commands of one batch system.
 
     ``timeout_s`` is for each command. ``folder`` is where they lie, if not on the PATH; ``environment`` is set beside
-    ours; ``hint`` is told where a command is not there: what is to be installed.
+    ours, of which those that begin with one of ``but`` are left out; ``hint`` is told where a command is not there:
+    what is to be installed.
     """
 
     def __init__(
-        self, timeout_s: float, hint: str, folder: Optional[str] = None, environment: Mapping[str, str] = {}
+        self,
+        timeout_s: float,
+        hint: str,
+        folder: Optional[str] = None,
+        environment: Mapping[str, str] = {},
+        but: tuple[str, ...] = (),
     ) -> None:
         self._timeout_s, self._hint, self._folder = timeout_s, hint, folder
-        self._environment = {**os.environ, "LC_ALL": "C", **environment}
+        ours = {name: value for name, value in os.environ.items() if not name.startswith(but)}
+        self._environment = {**ours, "LC_ALL": "C", **environment}
         if folder:
             self._environment["PATH"] = f"{folder}:{os.environ.get('PATH', os.defpath)}"
 

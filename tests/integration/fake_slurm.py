@@ -323,6 +323,7 @@ class Command:
 
 if __name__ == "__main__":
     assert os.environ["TZ"] == "UTC" and os.environ["SLURM_BITSTR_LEN"] == "0"
+    assert not any(name.startswith(("SQUEUE_", "SLURM_CLUSTERS")) for name in os.environ)
     code, told, complaint = Command(Path(sys.argv[1]), sys.argv[2], sys.argv[3:]).run()
     sys.stdout.write(told)
     sys.stderr.write(complaint)

@@ -55,6 +55,15 @@ def test_it_speaks_no_language_and_has_what_the_plugin_sets(folder: Path, monkey
     assert tools(folder, environment={"BAT_ROOT": "/opt/bat"}).ask("batq") == "C /opt/bat\n"
 
 
+def test_variables_that_would_change_what_it_says_are_kept_from_it(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BATQ_ONLY_MINE", "yes")
+    monkeypatch.setenv("OTHER", "stays")
+    command(folder, 'echo "$BATQ_ONLY_MINE-$OTHER"')
+    assert tools(folder, but=("BATQ_",)).ask("batq") == "-stays\n"
+
+
 def test_a_command_that_is_not_there_says_what_to_install(folder: Path) -> None:
     with pytest.raises(SourceError, match=HINT) as caught:
         tools(folder).ask("batq")

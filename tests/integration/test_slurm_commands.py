@@ -155,6 +155,15 @@ def test_jobs_whose_fields_are_cut_may_be_gone_meanwhile(slurm: FakeSlurm, make:
     assert make().jobs().groups == ()
 
 
+def test_a_users_own_settings_of_the_commands_change_nothing(
+    slurm: FakeSlurm, make: Callable[..., Slurm], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in (("SQUEUE_USERS", "me"), ("SQUEUE_STATES", "R"), ("SLURM_CLUSTERS", "other")):
+        monkeypatch.setenv(name, value)
+    slurm.submit(user="alice")
+    assert [group.waiting for group in make().jobs().groups] == [1]
+
+
 def test_hidden_partitions_are_looked_at_too(slurm: FakeSlurm, make: Callable[..., Slurm]) -> None:
     slurm.submit(partition="hidden")
     assert sum(group.waiting for group in make().jobs().groups) == 1
