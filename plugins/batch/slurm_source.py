@@ -71,7 +71,7 @@ class Source:
     def _json_nodes(self) -> Optional[list[Node]]:
         """None where this Slurm has no JSON, or none of nodes."""
         by_sinfo = self.version() < SCONTROL_JSON
-        argv = ("sinfo", "--json") if by_sinfo else ("scontrol", "show", "nodes", "--json")
+        argv = ("sinfo", "-a", "--json") if by_sinfo else ("scontrol", "-a", "show", "nodes", "--json")
         if self.version() < SINFO_JSON:
             return None
         result = self.run(*argv)

@@ -51,10 +51,10 @@ def of_version(slurm: FakeSlurm, version: str) -> None:
     ("version", "asked"),
     [
         ("20.11.9", ["scontrol", "-a", "-d", "-o", "--future", "show", "node"]),
-        ("21.08.8", ["sinfo", "--json"]),
-        ("22.05.8", ["sinfo", "--json"]),
-        ("23.02.1", ["scontrol", "show", "nodes", "--json"]),
-        ("25.05.0", ["scontrol", "show", "nodes", "--json"]),
+        ("21.08.8", ["sinfo", "-a", "--json"]),
+        ("22.05.8", ["sinfo", "-a", "--json"]),
+        ("23.02.1", ["scontrol", "-a", "show", "nodes", "--json"]),
+        ("25.05.0", ["scontrol", "-a", "show", "nodes", "--json"]),
     ],
 )
 def test_nodes_are_asked_for_in_the_form_that_the_version_has(
