@@ -117,8 +117,9 @@ class PBS(BatchSystem):
         `SourceError`."""
         queues = self.ask_queues()
         records = self.ask_jobs(members=members)
-        if hidden := pbs_jobs.hidden(records, queues):
-            text = f"the queues count {hidden} jobs, and none is shown to us"
+        # Asked again: a last job may have ended in between.
+        if pbs_jobs.hidden(records, queues) and (hidden := pbs_jobs.hidden(records, self.ask_queues())):
+            text = f"the queues count {hidden} {'job' if hidden == 1 else 'jobs'}, and none is shown to us"
             raise SourceError(f"{text}: set query_other_jobs, or make elastiq an operator of PBS")
         return records, queues
 

@@ -119,6 +119,21 @@ def test_jobs_of_others_that_the_server_hides_are_no_empty_queue(server: FakePBS
 
 
 @both
+def test_a_last_job_that_ends_between_two_questions_is_no_hidden_one(server: FakePBS, make: Make) -> None:
+    batch = make()
+    server.add_node("w1", "10.0.0.1")
+    server.start_job("w1")
+    ask = batch.ask_jobs
+
+    def ended_meanwhile(**how: Any) -> list[Any]:
+        server.end_job("w1")
+        return ask(**how)
+
+    batch.ask_jobs = ended_meanwhile  # type: ignore[method-assign]
+    assert batch.jobs().groups == ()
+
+
+@both
 def test_a_resolver_that_fails_takes_no_address_away(server: FakePBS, make: Make) -> None:
     batch = make()
     server.add_node("w1", "10.0.0.1")

@@ -115,13 +115,10 @@ def test_nodes_and_machines_come_for_jobs_and_go_and_no_job_is_lost(daemon: AtWo
     server.submit_jobs(9)
     daemon.start()
     until(lambda: sum(server.trace.values()) == 18)
-    until(lambda: "-> draining" in daemon.text)
-    server.submit_jobs(4)  # while machines are being drained and ended
-    until(lambda: sum(server.trace.values()) == 26)
     until(lambda: daemon.machines() and ended(daemon))
     until(lambda: server.load()["nodes"] == {})
     assert set(server.trace.values()) == {1}  # each began once, and each ended
-    assert len(daemon.machines()) <= 2 * MAX_VMS
+    assert len(daemon.machines()) <= MAX_VMS
     made = [call[-1] for call in server.calls("qmgr") if "create" in call[-1]]
     gone = [call[-1] for call in server.calls("qmgr") if "delete" in call[-1]]
     assert {name.split()[-1] for name in made} == {name.split()[-1] for name in gone}
