@@ -147,9 +147,10 @@ def _of_own(slurm: Slurm, config: Mapping[str, str], subject: str) -> Iterator[C
     there = nodes.by_name(slurm.source.all_nodes())
     names = [name for found in slurm.own_nodes.values() for name in found]
     if unknown := [name for name in names if name not in there]:
-        yield Check(
-            subject, "error", f"predeclared_nodes: Slurm knows no {_some(unknown)}", "NodeName=... in slurm.conf"
-        )
+        # 22.05 shows powered-down ones to nobody without it: slurm.conf(5), PrivateData
+        hidden = "" if "cloud" in config.get("privatedata", "").lower() else ", and PrivateData=cloud, to see them"
+        text, remedy = f"predeclared_nodes: Slurm knows no {_some(unknown)}", f"NodeName=... in slurm.conf{hidden}"
+        yield Check(subject, "error", text, remedy)
     own = [there[name] for name in names if name in there]
     if ghosts := [node.name for node in own if _is_ghost(node)]:
         text = f"Slurm takes {_some(ghosts)} for there, and gives them jobs, though no machine has registered"

@@ -416,6 +416,7 @@ def test_checks_change_nothing_and_name_what_is_wrong(slurm: FakeSlurm, make: Ca
         "no memory",
     ):
         assert words in texts, words
+    assert any("PrivateData=cloud" in check.remedy for check in found(batch.checks()))
     assert slurm.load()["nodes"] == before
 
 
