@@ -24,9 +24,6 @@ from elastiq.options import Option
 from elastiq.resources import Resources as Resources
 from elastiq.resources import request_fits as request_fits
 
-# --------------------------------------------------------------------------- both sides
-
-
 @dataclass(frozen=True)
 class Check:
     """What was found of one thing that has to be in order before the first launch."""
@@ -40,9 +37,6 @@ class Check:
 # Checks by their subjects. Each is made by itself, in any thread, and only reads; one that finds nothing out raises
 # `SourceError`, which is unknown.
 Looks = Mapping[str, Callable[[], Iterable[Check]]]
-
-
-# --------------------------------------------------------------------------- batch system
 
 
 @dataclass(frozen=True)
@@ -255,9 +249,6 @@ class BatchSystem(ABC):
     def checks(self) -> Looks:
         """What can be looked at before the first launch: nothing is launched, changed, drained or ended."""
         return {}
-
-
-# --------------------------------------------------------------------------- cloud
 
 
 class InstanceState(enum.Enum):
