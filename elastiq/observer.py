@@ -35,7 +35,7 @@ class Observer:
         # Between the last two settled reads of the workers; and of the queue, which outlives a reload.
         self.observed_s, self.history = 0.0, WaitingHistory(0.0)
         self._look_after: Optional[float] = None
-        self._started_at = float("-inf")  # the beginning of the last read of the workers that saw more jobs
+        self._started_at = float("-inf")  # the end of the last read of the workers that saw more jobs
         self.configure()
 
     def configure(self) -> None:
@@ -85,7 +85,7 @@ class Observer:
             return f"the state was lost: for {core.lost_until - now:.0f} s more, machines of ours may be there unlisted"
         if core.settings.quota_counts == "all" and len(self.sites()) < len(core.clouds):
             return "quota_counts = all, and the instances of a site are not known now"
-        if self.jobs.value is not None and self.jobs.began <= self._started_at:
+        if self.jobs.value is not None and self.jobs.began < self._started_at:
             return "jobs have started since the queue was read"
         return self.jobs.why_unknown(now) or self.workers.why_unknown(now)
 
@@ -154,7 +154,7 @@ class Observer:
         core.tell("schedds", f"no answer from {', '.join(jobs.missing)}" if jobs.missing else "")
         self.history.observe(began, jobs)
         core.trials.observe_jobs(jobs, frozenset(key for node in core.registry if node.was_busy for key in node.groups))
-        if began <= self._started_at:
+        if began < self._started_at:
             self.read_jobs()
 
     def _take_instances(self, site: str, began: float, view: Optional[Instances]) -> None:
@@ -184,7 +184,7 @@ class Observer:
         core = self._core
         if _more_jobs(self.workers.previous, view):
             # They took room, and the last read of the queue still has them waiting: not to be counted twice.
-            self._started_at = began
+            self._started_at = core.now()  # a read of the queue that began during this one may be older than it
             self.read_jobs()
         expected = frozenset(n.worker for n in core.registry if n.worker and n.state in JOINED)
         self.settled_why = self.judge.why_unsettled(view, expected, began)

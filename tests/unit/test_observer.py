@@ -168,6 +168,24 @@ def test_jobs_that_started_since_the_queue_was_read_are_not_launched_for_once_mo
     assert rig.observer.no_launch() == ""
 
 
+def test_a_read_of_the_queue_that_began_while_jobs_were_seen_to_start_is_not_believed() -> None:
+    rig = Rig(a_node(State.IDLE))
+    rig.batch.set_workers(a_worker())
+    rig.cloud.set_instances(an_instance())
+    rig.read(*ALL)
+    rig.run(5.0)
+    rig.observer.read_workers()
+    rig.run(0.5)
+    rig.observer.read_jobs()
+    rig.answer("queue")  # from before the job started, though its read began after that of the workers
+    rig.run(0.5)
+    rig.batch.set_workers(a_worker(free=Resources(3, 7000), jobs=1))
+    rig.answer("workers")
+    assert rig.observer.no_launch() == "jobs have started since the queue was read"
+    rig.answer("queue")
+    assert rig.observer.no_launch() == ""
+
+
 # --------------------------------------------------------------------------- what is told of strangers
 
 
