@@ -24,6 +24,7 @@ from elastiq.options import Option
 from elastiq.resources import Resources as Resources
 from elastiq.resources import request_fits as request_fits
 
+
 @dataclass(frozen=True)
 class Check:
     """What was found of one thing that has to be in order before the first launch."""
@@ -131,11 +132,8 @@ class Worker:
 
 @dataclass(frozen=True)
 class Workers:
-    """One read of the workers.
-
-    ``source_up_s`` is for how long the source (the collector) has been up, None where it is not
-    known: one that was just restarted knows nobody yet. ``missing`` as in `Jobs`.
-    """
+    """One read of the workers. ``source_up_s`` is for how long the source (the collector) has been up, None where it is
+    not known: one that was just restarted knows nobody yet. ``missing`` as in `Jobs`."""
 
     workers: tuple[Worker, ...]
     source_up_s: Optional[float] = None
