@@ -17,13 +17,14 @@ import contextlib
 import importlib
 import json
 import time
-from typing import TYPE_CHECKING, Any, Callable, Iterable, Mapping, Optional, Sequence
+from typing import TYPE_CHECKING, Any, Callable, Iterable, Iterator, Mapping, Optional, Sequence
 
 if TYPE_CHECKING:
     from elastiq.plugins.batch.celery_server import Broker
 
 SETTLE_S = 10.0  # for how long workers may take to do what they were asked
 LOOK_S = 0.1
+AT_ONCE = 100  # messages that are held in memory: they can be large
 HELD_AT_MOST = 2000  # unacknowledged tasks that are looked at one by one
 NOT_FOUND, LOCKED = 404, 405  # AMQP: no such queue; one that its owner alone may use
 
@@ -144,21 +145,28 @@ def unacked(broker: Broker, client: Any) -> list[tuple[Any, ...]]:
     have been out. They are of all queues."""
     found, channel, now = [], broker.channel, time.time()
     delivered = client.zrange(broker.key(channel.unacked_index_key), 0, HELD_AT_MOST - 1, withscores=True)
-    texts = client.hmget(broker.key(channel.unacked_key), [tag for tag, _ in delivered]) if delivered else []
-    for (_, at), text in zip(delivered, texts):
-        if text is not None:  # else acknowledged in between
-            message, exchange, routing_key = json.loads(text)
-            headers = message.get("headers") or {}
-            number = headers.get("id") or message["properties"].get("correlation_id")
-            found.append((str(number), headers.get("task"), exchange, routing_key, max(0.0, now - at)))
+    for start in range(0, len(delivered), AT_ONCE):
+        some = delivered[start : start + AT_ONCE]
+        texts = client.hmget(broker.key(channel.unacked_key), [tag for tag, _ in some])
+        for (_, at), text in zip(some, texts):
+            if text is not None:  # else acknowledged in between
+                message, exchange, routing_key = json.loads(text)
+                number, name = _named(message)
+                found.append((number, name, exchange, routing_key, max(0.0, now - at)))
     return found
+
+
+def _named(message: Mapping[str, Any]) -> tuple[str, Any]:
+    """A task's id and name, out of its message."""
+    headers = message.get("headers") or {}
+    return str(headers.get("id") or message["properties"].get("correlation_id")), headers.get("task")
 
 
 def oldest(broker: Broker, queue: str) -> str:
     """The id of the task that is next; RabbitMQ shows none."""
     for step in broker.channel.priority_steps if broker.is_redis else ():
         for text in broker.redis.lrange(broker.key(broker.channel._q_for_pri(queue, step)), -1, -1):
-            return str((json.loads(text).get("headers") or {}).get("id") or "")
+            return _named(json.loads(text))[0]
     return ""
 
 
@@ -189,12 +197,19 @@ def find(broker: Broker, request: Mapping[str, Any]) -> Mapping[str, Any]:
                 state, info = told[wanted]
                 return {"process": name, "state": state, "task": _task(info)}
     for queue in request["queues"] if broker.is_redis else ():
-        for step in broker.channel.priority_steps:
-            for text in broker.redis.lrange(broker.key(broker.channel._q_for_pri(queue, step)), 0, -1):
-                message = json.loads(text)
-                if (message.get("headers") or {}).get("id") == wanted:
-                    return {"queue": queue, "task": (wanted, message["headers"].get("task"))}
+        for number, name in waiting(broker, queue):
+            if number == wanted:
+                return {"queue": queue, "task": (number, name)}
     return {"sees_queues": broker.is_redis}
+
+
+def waiting(broker: Broker, queue: str) -> Iterator[tuple[str, Any]]:
+    """The tasks of a queue in Redis, by id and name; what is taken or sent meanwhile may be missed."""
+    for step in broker.channel.priority_steps:
+        key, start = broker.key(broker.channel._q_for_pri(queue, step)), 0
+        while texts := broker.redis.lrange(key, start, start + AT_ONCE - 1):
+            yield from (_named(json.loads(text)) for text in texts)
+            start += AT_ONCE
 
 
 # --------------------------------------------------------------------------- acts

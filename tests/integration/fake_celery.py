@@ -296,8 +296,8 @@ class _Client:
         if name == "LLEN":
             return len(items)
         if name == "LRANGE":
-            start, stop = int(args[1]), int(args[2])
-            return items[start if start >= 0 else len(items) + start :][: None if stop == -1 else stop + 1]
+            start, stop = (int(one) if int(one) >= 0 else len(items) + int(one) for one in args[1:])
+            return items[start : stop + 1]
         if name == "LPUSH":
             items[:0] = args[1:]
             return len(items)

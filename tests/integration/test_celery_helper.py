@@ -202,6 +202,19 @@ def test_a_task_is_found_where_it_is(broker: FakeBroker) -> None:
     )
 
 
+def test_long_queues_and_many_unacknowledged_tasks_are_looked_through(broker: FakeBroker) -> None:
+    worker = broker.add_worker(W1, "10.0.0.1")
+    out = [broker.start(worker) for _ in range(250)]
+    broker.kill(worker)
+    broker.send(count=250)
+    batch = celery(broker)
+    assert len(batch.jobs_on("ip-10-0-0-9")) == len(out)
+    youngest = json.loads(broker.lists["celery"][0])["headers"]["id"]
+    oldest = json.loads(broker.lists["celery"][-1])["headers"]["id"]
+    assert "waits in queue celery" in batch.find_job(youngest)[1]
+    assert [group.sample_job for group in batch.jobs().groups if not group.not_eligible] == [oldest]
+
+
 # --------------------------------------------------------------------------- workers
 
 
