@@ -36,7 +36,7 @@ def register(slurm: Slurm, instance: Instance) -> None:
         own = next((node for node in there if _bound_to(slurm, node) == instance.id), None)
         node = own or _free(slurm, there, address)
         if node is None:
-            missing = f", of which Slurm knows {len(there)}" if len(there) < len(names) else ""
+            missing = f", of which Slurm shows {len(there)} (PrivateData=cloud?)" if len(there) < len(names) else ""
             text = f"no node is free for {instance.id} of pool {instance.pool}: `predeclared_nodes` names {len(names)}"
             raise SourceError(f"{text}{missing}")
         comment = f"comment=elastiq {slurm.mark} {instance.id}"
