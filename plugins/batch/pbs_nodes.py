@@ -42,7 +42,10 @@ def host(record: Record) -> str:
 
 
 def states(record: Record) -> frozenset[str]:
-    return frozenset(word.strip().lower() for word in record.get("state").split(",") if word.strip())
+    """Torque 6 tells apart whether a node has been powered down."""
+    words = {word.strip().lower() for word in record.get("state").split(",") if word.strip()}
+    power = record.get("power_state", "Running").lower()
+    return frozenset(words if power == "running" else {*words, f"power {power}"})
 
 
 def jobs(record: Record) -> list[str]:

@@ -102,3 +102,14 @@ def test_one_call_may_have_a_deadline_of_its_own(folder: Path) -> None:
     command(folder, "sleep 300")
     with pytest.raises(SourceError):
         tools(folder).run("batq", timeout_s=0.3)
+
+
+def test_where_a_command_lies_is_told_of_those_that_we_may_execute(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command(folder, "true")
+    (folder / "text").write_text("no program")
+    assert tools(folder).where("batq") == str(folder / "batq")
+    assert tools(folder).where("text") is None and tools(folder).where("sh") is None
+    monkeypatch.setenv("PATH", str(folder))
+    assert Tools(20.0, HINT).where("batq") == str(folder / "batq")

@@ -370,7 +370,7 @@ def test_a_server_in_order_passes_every_check(server: FakePBS, make: Make) -> No
     [
         ({"managers": "root@*,alice@x", "operators": "bob@*"}, "drain", "error"),
         ({"managers": "alice@x"}, "records", "error"),
-        ({"managers": "", "operators": ""}, "drain", "unknown"),
+        ({"managers": "", "operators": ""}, "drain", "error"),  # then nobody but root, where the server is
         ({"scheduling": "False"}, "server", "warning"),
     ],
 )

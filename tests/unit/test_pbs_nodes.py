@@ -94,6 +94,12 @@ def test_a_node_in_any_other_state_is_neither_idle_nor_busy(state: str) -> None:
     assert seen(node(state=state, jobs="0/7.s")).state is WorkerState.BUSY
 
 
+def test_a_node_that_is_powered_down_is_not_idle() -> None:
+    assert seen(node(power_state="Running")).state is WorkerState.IDLE
+    asleep = seen(node(power_state="Standby"))
+    assert (asleep.state, asleep.detail) == (WorkerState.OTHER, "free, power standby")
+
+
 def test_an_offline_node_is_drained_and_says_by_whom() -> None:
     ours = seen(node(state="offline", note="elastiq 0123 drains it"))
     assert (ours.state, ours.drained_by) == (WorkerState.DRAINED, "elastiq 0123 drains it")
