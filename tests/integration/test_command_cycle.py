@@ -146,10 +146,10 @@ def test_a_machine_that_dies_with_its_job_is_ended_when_nothing_is_recorded_ther
     configure(daemon, *KEYS)
     queue.submit(1, seconds=60)
     daemon.start()
-    until(lambda: queue.trace.exists())
+    until(lambda: queue.trace.exists() and "-> busy" in daemon.text)
     (machine,) = daemon.machines()
     queue.kill(queue.workers[machine.id])
-    until(lambda: "lost" in daemon.text)
+    until(lambda: "-> lost" in daemon.text)
     until(lambda: "recorded" in daemon.text)
     assert not ended(daemon)
     worker = json.loads(queue.run("jobs"))["jobs"][0]["workers"][0]

@@ -56,13 +56,14 @@ def suites() -> dict[str, type[BatchConformance]]:
     return found
 
 
-def test_the_index_lists_every_batch_system_in_both_tables() -> None:
+def test_the_index_lists_every_batch_system_in_both_tables_with_its_page() -> None:
     systems, abilities = tables(INDEX)
     listed = [name for row in systems[2:] for name in re.findall(r"`(\w+)`", row[0])]
     assert sorted(listed) == sorted(BUILT_IN[BATCH_GROUP])
     assert [name for cell in abilities[0] for name in re.findall(r"`(\w+)`", cell)] == listed
-    linked = [page for row in systems[2:] for page in re.findall(r"\]\(([^)]+)\)", row[0])]
-    assert [page for page in linked if not (DOCS / "batch" / page).exists()] == []
+    linked = dict(pair for row in systems[2:] for pair in re.findall(r"\[`(\w+)`\]\(([^)]+)\)", row[0]))
+    assert sorted(linked) == sorted(listed)
+    assert [page for page in linked.values() if not (DOCS / "batch" / page).exists()] == []
 
 
 def test_the_index_says_of_no_ability_what_the_conformance_suite_does_not_ask() -> None:
