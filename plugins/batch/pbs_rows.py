@@ -98,14 +98,14 @@ def _record(element: ElementTree.Element, name: str) -> Record:
 
 
 def from_json(text: str, what: str, kind: str) -> list[Record]:
-    """The members of the object ``kind``, which is not there if there are none."""
+    """The members of the object ``kind``. Of jobs it is not there if there are none, of nodes it always is."""
     try:
         parsed = json.loads(
             text, strict=False, object_pairs_hook=_object, parse_int=str, parse_float=str, parse_constant=str
         )
     except (ValueError, RecursionError):
         raise _said(what, text, "{", "}") from None
-    if not isinstance(parsed, dict) or "pbs_version" not in parsed:
+    if not isinstance(parsed, dict) or "pbs_version" not in parsed or (kind != "Jobs" and kind not in parsed):
         raise _said(what, text)
     members = parsed.get(kind, {})
     if not isinstance(members, dict) or not all(isinstance(one, dict) for one in members.values()):

@@ -115,6 +115,13 @@ def test_json_without_jobs_is_an_empty_queue() -> None:
     assert from_json('{"timestamp":1,"pbs_version":"22.05.11","pbs_server":"s"}', "qstat", "Jobs") == []
 
 
+def test_json_without_nodes_is_no_empty_cluster() -> None:
+    frame = '{"timestamp":1,"pbs_version":"22.05.11","pbs_server":"s"}'
+    assert from_json(frame.replace("}", ',"nodes":{}}'), "pbsnodes", "nodes") == []
+    with pytest.raises(SourceError):
+        from_json(frame, "pbsnodes", "nodes")
+
+
 @pytest.mark.parametrize(
     "value",
     [
