@@ -109,7 +109,12 @@ class PBS(BatchSystem):
     def jobs(self) -> interfaces.Jobs:
         """The waiting jobs of all users, grouped."""
         records, queues = self.all_jobs(self.shows_members)
-        return interfaces.Jobs(pbs_jobs.job_groups(records, self.shapes, queues, self.values.get("queues") or ()))
+        only, held_back = self.values.get("queues") or (), self.held_back()
+        return interfaces.Jobs(pbs_jobs.job_groups(records, self.shapes, queues, only, held_back))
+
+    def held_back(self) -> Mapping[str, str]:
+        """Jobs that another scheduler keeps from starting, by their numbers, and why. Raises `SourceError`."""
+        return {}
 
     def all_jobs(self, members: bool) -> tuple[list[Record], list[Record]]:
         """All jobs, and the queues. Older versions of Torque print nothing at all for an empty queue, and a user who

@@ -34,10 +34,14 @@ NO_HELP = re.compile(
 
 
 def job_groups(
-    records: Sequence[Record], shapes: Shapes, queues: Iterable[Record], only: Sequence[str] = ()
+    records: Sequence[Record],
+    shapes: Shapes,
+    queues: Iterable[Record],
+    only: Sequence[str] = (),
+    held_back: Mapping[str, str] = {},
 ) -> tuple[JobGroup, ...]:
-    """One group for each shape. ``shapes`` says what a job asks for; ``only``: jobs of these queues, of all if
-    empty."""
+    """One group for each shape. ``shapes`` says what a job asks for; ``only``: jobs of these queues, of all if empty;
+    ``held_back`` says of some, by their numbers, why another scheduler does not start them."""
     closed, groups = closed_queues(queues), Groups()
     members, room = _arrays(records)
     for record in records:
@@ -48,15 +52,16 @@ def job_groups(
             waiting = min(waiting, max(0, room[record.name]))
         if waiting or running:
             for units, shape in shapes(record):
-                whole = completed(shape, record, closed)
+                whole = completed(shape, record, closed, held_back if waiting else {})
                 groups.add(whole, waiting * units, running * units, record.name)
     return groups.all()
 
 
-def completed(shape: Shape, record: Record, closed: Mapping[str, str]) -> Shape:
+def completed(shape: Shape, record: Record, closed: Mapping[str, str], held_back: Mapping[str, str]) -> Shape:
     """What a job says beside its request: its queue, the pools it may go to, why it cannot run."""
     queue, comment = record.get("queue"), " ".join(record.get("comment").split())
-    why = closed.get(queue, "") or (comment[:200] if NO_HELP.match(comment) else "")
+    why = closed.get(queue, "") or held_back.get(record.name.partition(".")[0], "")
+    why = why or (comment[:200] if NO_HELP.match(comment) else "")
     pools = tuple(sorted({name.lower() for name in re.split(r"[+:;\s]+", record.get(f"variable_list.{POOL}")) if name}))
     ad = (*([f"queue = {queue}"] if queue else []), *shape.ad)
     return replace(shape, ad=ad, pools=pools, not_eligible=why)

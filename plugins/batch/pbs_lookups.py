@@ -82,7 +82,7 @@ def find_job(pbs: PBS, job: str) -> tuple[str, str]:
     if only and queue not in only:
         return "", f"{name} is queued, but not counted: `queues` in [{pbs.section}] leaves out {queue}"
     closed = pbs_jobs.closed_queues(pbs.ask_queues())
-    shape = pbs_jobs.completed(pbs.shapes(record)[0][1], record, closed)
+    shape = pbs_jobs.completed(pbs.shapes(record)[0][1], record, closed, pbs.held_back())
     several = f", for {shape.nodes} machines at once" if shape.nodes > 1 else ""
     why_not = f"; no worker can run it: {shape.not_eligible}" if shape.not_eligible else ""
     return shape.key, f"{name} is queued in {queue}{several}{why_not}{said}"

@@ -40,3 +40,4 @@ OPTIONS: tuple[Option, ...] = (
     Option("node_name", Kind.TEXT, "ip-%ip%", check=_name),
     Option("node_attributes", Kind.LINES, (), check=_attributes),
 )
+OF_TORQUE = (*OPTIONS, Option("showq", Kind.PATH))

@@ -7,10 +7,11 @@ empties it.
 
 from __future__ import annotations
 
-from typing import Sequence
+from typing import Mapping, Sequence
 
 from elastiq.plugins.batch import pbs_requests, pbs_rows
 from elastiq.plugins.batch.pbs import PBS
+from elastiq.plugins.batch.pbs_options import OF_TORQUE
 from elastiq.plugins.batch.pbs_rows import Malformed, Record
 from elastiq.plugins.batch.shapes import Shape
 
@@ -19,6 +20,7 @@ class Torque(PBS):
     """One pbs_server of Torque, with pbs_sched, Maui or Moab beside it."""
 
     section = "torque"
+    OPTIONS = OF_TORQUE
     usual_folder = "/usr/local/bin"
     shows_members = True
 
@@ -37,6 +39,14 @@ class Torque(PBS):
         except Malformed:
             text = self._nodes_text("-a")
             return [] if text is None else pbs_rows.from_text(text, "pbsnodes -a", nodes=True)
+
+    def held_back(self) -> Mapping[str, str]:
+        """By Moab, if it is asked."""
+        if not self.values.get("showq"):
+            return {}
+        from elastiq.plugins.batch.torque_moab import blocked
+
+        return blocked(self.tools.ask(self.values["showq"], "--xml"))
 
     def shapes(self, job: Record) -> Sequence[tuple[int, Shape]]:
         return pbs_requests.of_torque(dict(job.resources("resource_list")))

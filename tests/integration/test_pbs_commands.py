@@ -400,3 +400,24 @@ def test_a_torque_that_gives_new_nodes_one_processor_is_found(server: FakePBS, m
     with_state(server, server={**server.state["server"], "managers": "*@*"})
     assert levels(make())["records"] == "warning"
     assert levels(make(node_attributes=("np = 4",)))["records"] == "ok"
+
+
+# --------------------------------------------------------------------------- Moab
+
+
+@pytest.mark.parametrize("plugin", [Torque])
+def test_what_moab_blocks_is_no_demand_and_a_moab_that_is_silent_is_unknown(
+    server: FakePBS, make: Make, tmp_path: Path
+) -> None:
+    job = server.submit_shape(2, 1)
+    blocked = f'<queue option="blocked"><job DRMJID="{job}" State="Hold"/></queue>'
+    (tmp_path / "answer").write_text(f'\n<Data><queue option="eligible"/>{blocked}</Data>\n')
+    showq = tmp_path / "showq"
+    showq.write_text(f'#!/bin/sh\n[ "$*" = --xml ] && cat {tmp_path}/answer\n')
+    showq.chmod(0o755)
+    batch = make(processes=True, showq=str(showq))
+    assert {group.not_eligible: group.waiting for group in batch.jobs().groups} == {"": 1, "Moab blocks it (Hold)": 1}
+    assert "Moab blocks it" in batch.find_job(job)[1]
+    (tmp_path / "answer").write_text("ERROR:  client timed out after 30 seconds (hostname:port=head:42559)\n")
+    with pytest.raises(SourceError, match="client timed out"):
+        batch.jobs()
