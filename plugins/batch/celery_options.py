@@ -65,6 +65,8 @@ def _url(value: str) -> str:
     scheme, mark, _ = value.strip().partition("://")
     if mark and scheme not in SCHEMES:
         return f"is of a kind that elastiq cannot ask, write one with {'://, '.join(SCHEMES)}://"
+    if any(re.search("[/?#]", one.partition("://")[2].rpartition("@")[0]) for one in value.split(";")):
+        return "has a / ? or # before its last @: in a password they are written as %2F, %3F and %23"
     return "" if mark else "is no URL, write one as redis://HOST:6379/0 or amqp://USER:PASSWORD@HOST:5672/VHOST"
 
 

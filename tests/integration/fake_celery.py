@@ -87,6 +87,7 @@ class FakeBroker:
         self.workers: dict[str, FakeWorker] = {}
         self.run_id, self.up_s, self.password = uuid.uuid4().hex, 10_000, ""
         self.commands: list[str] = []
+        self.blocks_s = 0.02  # for how long BRPOP waits at most
         self.fault: str = ""  # "refuse", "garble" or "hang": what every command meets meanwhile
         self.lock = threading.RLock()
         outer = self
@@ -353,7 +354,7 @@ class _Client:
                 return [key, self.broker.lists[key].pop()]
         self.broker.lock.release()
         try:
-            self.broker.ended.wait(min(timeout_s, 0.02))
+            self.broker.ended.wait(min(timeout_s, self.broker.blocks_s))
         finally:
             self.broker.lock.acquire()
         return None

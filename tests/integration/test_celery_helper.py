@@ -71,6 +71,15 @@ def test_a_wrong_password_is_an_error_that_does_not_tell_it(broker: FakeBroker) 
     assert "t0psecret" not in str(caught.value) and "assword" in str(caught.value)
 
 
+def test_a_library_that_tells_the_url_is_not_passed_on(broker: FakeBroker) -> None:
+    batch = celery(broker, broker_url="redis://:t0psecret%2F@127.0.0.1:1/0")
+    tells = "import sys, json\nfor line in sys.stdin: print(json.dumps({'error': json.loads(line)['url']}), flush=True)"
+    batch.helper.processes = [Coprocess((sys.executable, "-c", tells))]
+    with pytest.raises(SourceError) as caught:
+        batch.jobs()
+    assert str(caught.value) == "reading the queues failed: ***"
+
+
 def test_the_password_is_in_no_title_and_no_environment(broker: FakeBroker) -> None:
     broker.password = "t0psecret"
     batch = celery(broker)
@@ -139,7 +148,9 @@ def test_overdue_tasks_of_others_are_not_given_back_by_looking(broker: FakeBroke
     worker = broker.add_worker(W1, "10.0.0.1")
     number = broker.start(worker)
     broker.delivered_at[number] = time.time() - 100_000
-    batch = celery(broker, transport={"visibility_timeout": 1})
+    # When nothing comes for a while, kombu looks for what is overdue.
+    broker.forbidden, broker.blocks_s = {"CLIENT LIST"}, 1.0
+    batch = celery(broker, transport={"visibility_timeout": 1, "polling_interval": 1}, reply_timeout_s=0.3)
     batch.workers()
     batch.drain(HOST, DrainMode.PEACEFUL)
     assert list(broker.unacked) == [number] and broker.lists.get("celery", []) == []

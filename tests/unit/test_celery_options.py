@@ -68,6 +68,14 @@ def test_another_broker_is_not_and_its_password_is_not_told(url: str) -> None:
     assert said and "topsecret" not in said
 
 
+@pytest.mark.parametrize(
+    "url", ["redis://:top/secret@h", "amqp://u:top#secret@h//", "sentinel://h;sentinel://:top?secret@i"]
+)
+def test_a_password_that_has_to_be_quoted_is_told_before_a_library_tells_half_of_it(url: str) -> None:
+    said = complaint("broker_url", url)
+    assert "%2F" in said and "top" not in said and "secret" not in said
+
+
 def test_transport_options_are_a_json_object() -> None:
     assert complaint("broker_transport_options", '{"sep": ":"}') == ""
     assert "JSON" in complaint("broker_transport_options", "sep=:")
