@@ -124,7 +124,11 @@ def _queues(pbs: PBS, subject: str) -> Iterator[Check]:
 
 
 def user_here() -> str:
-    return pwd.getpwuid(os.geteuid()).pw_name
+    """Its number where it has no name."""
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        return str(os.geteuid())
 
 
 def _among(server: Record, lists: Iterable[str]) -> bool:
