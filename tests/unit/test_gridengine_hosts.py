@@ -68,6 +68,22 @@ def test_a_host_in_two_queues_is_one_with_the_jobs_of_both() -> None:
     assert (of(found).state, of(found).jobs, of(found).free.cpus) == (WorkerState.BUSY, 4, 0)
 
 
+def test_older_and_newer_answers_have_fewer_and_more_values() -> None:
+    """Sun Grid Engine 6.2 has no sockets and cores and calls a job's queue by another name; Univa 8.6 adds values."""
+    old = read(
+        "<hostvalue name='arch_string'>lx24-x86</hostvalue><hostvalue name='num_proc'>1</hostvalue>"
+        "<hostvalue name='load_avg'>0.03</hostvalue><hostvalue name='mem_total'>1.7G</hostvalue>"
+        + queue_xml("all.q", 1, 1, "")
+        + "<job name='5'><jobvalue jobid='5' name='queue_name'>all.q@w1</jobvalue></job>"
+    )
+    assert old.reports and old.jobs == (("5", "", ""),) and of(old).total.memory_mb == 1.7 * 1024
+    new = read(
+        "<hostvalue name='num_proc'>4</hostvalue><hostvalue name='load_avg'>0.5</hostvalue>"
+        "<hostvalue name='m_gpu'>0</hostvalue><unheard-of name='x'><y/></unheard-of>" + queue_xml("all.q", 0, 4, "")
+    )
+    assert of(new).state is WorkerState.IDLE
+
+
 @pytest.mark.parametrize(
     ("state", "expected"),
     [

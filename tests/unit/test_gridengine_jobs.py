@@ -12,7 +12,7 @@ from elastiq.plugins.batch import gridengine_xml as xml
 from elastiq.plugins.batch.gridengine_jobs import Complex, Job, Site
 
 SITE = Site(
-    memory=("h_vmem", "mem_free", "vmem", "job_mem"),
+    memory=("h_vmem", "mem_free", "vmem", "job_mem", "host_mem"),
     gpus=("gpu",),
     complexes={
         "arch": Complex("STRING", "==", "NO"),
@@ -20,6 +20,7 @@ SITE = Site(
         "mem_free": Complex("MEMORY", "<=", "NO"),
         "vmem": Complex("MEMORY", "<=", "YES"),
         "job_mem": Complex("MEMORY", "<=", "JOB"),
+        "host_mem": Complex("MEMORY", "<=", "HOST"),  # of Univa 8.6: of each host, however many slots
         "gpu": Complex("INT", "<=", "YES"),
         "num_proc": Complex("INT", "==", "NO"),
     },
@@ -177,6 +178,7 @@ def test_slots_are_on_one_machine_or_across_several_by_the_allocation_rule(
         ({"h_vmem": "1G"}, 4096),  # a limit of the process: of each slot, whether or not it is consumable
         ({"vmem": "1G"}, 4096),
         ({"job_mem": "3G"}, 3072),
+        ({"host_mem": "3G"}, 3072),
         ({"mem_free": "2G", "vmem": "1024M"}, 4096),
         ({"mem_free": "2000000000"}, 2000000000 / 2**20),
         ({"mem_free": "2g"}, 2000**3 / 2**20 / 4),
