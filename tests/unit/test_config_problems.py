@@ -350,7 +350,10 @@ def test_a_key_before_any_section_is_told(tmp_path: Path) -> None:
     assert problems(tmp_path, "max_vms = 3\n" + MINIMAL) == ["1: max_vms: stands before any [section], move it"]
 
 
-SECTIONS = "elastiq, quota, broker, debug, substitute, schedule, hooks, metrics, web, htcondor, ec2"
+SECTIONS = (
+    "elastiq, quota, broker, debug, substitute, schedule, hooks, metrics, web, "
+    "celery, command, gridengine, htcondor, pbs, slurm, torque, ec2"
+)
 
 
 @pytest.mark.parametrize(
