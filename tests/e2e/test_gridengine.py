@@ -166,10 +166,10 @@ def test_a_daemon_that_is_killed_with_a_drain_pending_takes_its_own_drain_up_and
     cluster: GridEngineCluster, daemon: StartDaemon
 ) -> None:
     for _ in range(2):
-        cluster.submit(2, "-pe", "smp", "4")
+        cluster.submit(4, "-pe", "smp", "4")
     cluster.ec2.fault("TerminateInstances", hold="before")
     elastiq = daemon()
-    wait_for(lambda: len(cluster.in_service()) == 2, 40, "two hosts")
+    wait_for(lambda: len(cluster.queue("r")) == 2, 40, "two hosts with a job on each")
     one, two = sorted(cluster.in_service())
     cluster.engine.ask("qmod", "-d", f"all.q@{one}")
     wait_for(lambda: "d" in cluster.states()[two]["all.q"], 60, "elastiq has disabled the other")
