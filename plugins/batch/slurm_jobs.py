@@ -16,6 +16,7 @@ from elastiq.plugins.batch.slurm_reasons import Waits, waits_for
 from elastiq.plugins.batch.slurm_records import SEPARATOR, UNSET, gres, number, tres, when, words
 
 SOON_S = 180.0  # a job that may begin so soon wants its machine now: slurmctld puts off a requeued one for 121 s
+NEVER = math.inf  # when a job may begin that is held, or waits for another
 PENDING = frozenset({"PD", "PENDING"})
 # On a node, in whatever way. Completing (CG) is there too, but has no use for another machine.
 RUNNING = frozenset(
@@ -145,7 +146,10 @@ _ASKED = attrgetter(
 def why_not(job: Job, now: float) -> Optional[str]:
     """Of a pending job: empty if a machine would help, else why none would; None if it does not wait for one."""
     waits = waits_for(job.reason)
-    if waits is Waits.OTHER or (waits is Waits.BEGIN and (job.begin is None or job.begin > now + SOON_S)):
+    # Until the scheduler comes round (a minute) a new job has the reason of a first try, in which its begin and its
+    # dependencies count nothing: seen with 22.05 and 24.11. Whether it may begin is said from the start.
+    later = waits is Waits.BEGIN if job.begin is None else job.begin > now + SOON_S
+    if waits is Waits.OTHER or (later and waits is not Waits.UNKNOWN):
         return None
     if waits is Waits.UNKNOWN:
         return f"it waits for {job.reason}, which says nothing to elastiq"
@@ -237,7 +241,7 @@ def from_row(row: Sequence[str]) -> Job:
         asked_nodes=said["asked_nodes"],
         exclusive=said["sharing"].upper() in ("NO", "EXCLUSIVE"),
         reservation=said["reservation"],
-        begin=when(said["begin"]),
+        begin=when(said["begin"]) if said["begin"] else NEVER,
         het=het,
     )
 
@@ -296,7 +300,7 @@ def from_json(row: Mapping[str, Any]) -> Job:
         asked_nodes=str(row.get("required_nodes") or ""),
         exclusive=_excludes(row),
         reservation=str(row.get("resv_name") or ""),
-        begin=number(row.get("eligible_time")) or None,
+        begin=number(row["eligible_time"]) or NEVER if "eligible_time" in row else None,
         het=f"{het:.0f}+{number(row.get('het_job_offset')) or 0:.0f}" if het else "",
     )
 
