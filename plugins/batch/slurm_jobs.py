@@ -16,7 +16,6 @@ from elastiq.plugins.batch.slurm_reasons import Waits, waits_for
 from elastiq.plugins.batch.slurm_records import SEPARATOR, UNSET, gres, number, tres, when, words
 
 SOON_S = 180.0  # a job that may begin so soon wants its machine now: slurmctld puts off a requeued one for 121 s
-NEVER = math.inf  # when a job may begin that is held, or waits for another
 PENDING = frozenset({"PD", "PENDING"})
 # On a node, in whatever way. Completing (CG) is there too, but has no use for another machine.
 RUNNING = frozenset(
@@ -43,6 +42,7 @@ COLUMNS: Mapping[str, tuple[str, int]] = {
     "sharing": ("OverSubscribe", 10),
     "reservation": ("Reservation", 24),
     "begin": ("EligibleTime", 22),
+    "depends": ("Dependency", 16),
     "het": ("HetJobOffset", 10),
     "het_id": ("HetJobID", 12),
 }
@@ -50,7 +50,7 @@ FORMAT = ",".join(f"{name}:{width}{SEPARATOR}" for name, width in COLUMNS.values
 WIDE = ",".join(f"{name}:{max(width, 8000)}{SEPARATOR}" for name, width in COLUMNS.values())
 OWN = ("id", "array", "tasks")  # the first ones: what no two jobs have alike
 # Whose beginning is enough.
-MAY_BE_CUT = frozenset({"reason", "asked_nodes", "reservation"})
+MAY_BE_CUT = frozenset({"reason", "asked_nodes", "reservation", "depends"})
 
 
 @dataclass(frozen=True)
@@ -76,6 +76,7 @@ class Job:
     exclusive: bool = False
     reservation: str = ""
     begin: Optional[float] = None
+    depends: bool = False  # on another job, or its end
     het: str = ""
 
     @property
@@ -147,9 +148,9 @@ def why_not(job: Job, now: float) -> Optional[str]:
     """Of a pending job: empty if a machine would help, else why none would; None if it does not wait for one."""
     waits = waits_for(job.reason)
     # Until the scheduler comes round (a minute) a new job has the reason of a first try, in which its begin and its
-    # dependencies count nothing: seen with 22.05 and 24.11. Whether it may begin is said from the start.
+    # dependencies count nothing: seen with 22.05 and 24.11. (An array has no begin until then.)
     later = waits is Waits.BEGIN if job.begin is None else job.begin > now + SOON_S
-    if waits is Waits.OTHER or (later and waits is not Waits.UNKNOWN):
+    if waits is Waits.OTHER or (waits is not Waits.UNKNOWN and (later or job.depends)):
         return None
     if waits is Waits.UNKNOWN:
         return f"it waits for {job.reason}, which says nothing to elastiq"
@@ -241,7 +242,8 @@ def from_row(row: Sequence[str]) -> Job:
         asked_nodes=said["asked_nodes"],
         exclusive=said["sharing"].upper() in ("NO", "EXCLUSIVE"),
         reservation=said["reservation"],
-        begin=when(said["begin"]) if said["begin"] else NEVER,
+        begin=when(said["begin"]),
+        depends=bool(said["depends"]),
         het=het,
     )
 
@@ -300,7 +302,8 @@ def from_json(row: Mapping[str, Any]) -> Job:
         asked_nodes=str(row.get("required_nodes") or ""),
         exclusive=_excludes(row),
         reservation=str(row.get("resv_name") or ""),
-        begin=number(row["eligible_time"]) or NEVER if "eligible_time" in row else None,
+        begin=number(row.get("eligible_time")) or None,
+        depends=bool(row.get("dependency")),
         het=f"{het:.0f}+{number(row.get('het_job_offset')) or 0:.0f}" if het else "",
     )
 

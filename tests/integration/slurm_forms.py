@@ -135,6 +135,7 @@ def columns_of(of: dict[str, Any]) -> dict[str, str]:
         "OverSubscribe": of["sharing"],
         "Reservation": of["reservation"] or "(null)",
         "EligibleTime": stamp(of["begin"] or BOOTED),
+        "Dependency": "(null)",
         "HetJobOffset": str(of["offset"]) if of["het"] else "N/A",
         "HetJobID": str(of["het"]) if of["het"] else "N/A",
     }
@@ -176,6 +177,7 @@ def old_job(of: dict[str, Any]) -> dict[str, Any]:
         "shared": "none" if of["sharing"] == "NO" else None,
         "resv_name": of["reservation"],
         "eligible_time": of["begin"] or BOOTED,
+        "dependency": "",
         "name": of["name"],
         "het_job_id": of["het"],
         "het_job_offset": of["offset"],

@@ -90,9 +90,11 @@ def test_a_job_to_begin_later_is_demand_once_that_is_near(begin: Optional[float]
     assert waiting(job(reason="BeginTime", begin=begin)) == counted
 
 
-@pytest.mark.parametrize(("begin", "counted"), [(NOW - 5, 1), (NOW + 3600, 0), (queue.NEVER, 0)])
-def test_a_job_that_may_not_begin_is_no_demand_whatever_reason_it_has_at_first(begin: float, counted: int) -> None:
-    assert waiting(job(reason="ReqNodeNotAvail, May be reserved for other job", begin=begin)) == counted
+@pytest.mark.parametrize(
+    ("said", "counted"), [({}, 1), ({"begin": NOW}, 1), ({"begin": NOW + 3600}, 0), ({"depends": True}, 0)]
+)
+def test_a_job_that_may_not_begin_is_no_demand_whatever_reason_it_has_at_first(said: Any, counted: int) -> None:
+    assert waiting(job(reason="ReqNodeNotAvail, May be reserved for other job", **said)) == counted
 
 
 def test_jobs_that_only_certain_nodes_can_run_are_told_with_the_reason() -> None:
