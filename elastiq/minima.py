@@ -10,18 +10,34 @@ from typing import Collection, Sequence
 
 from elastiq.broker import Orders, empty
 from elastiq.interfaces import Offer, Pool
-from elastiq.nodes import CAPACITY, TO_COME, State
+from elastiq.nodes import CAPACITY, IN_SERVICE, TO_COME, State
+from elastiq.situation import Situation
 
 
 def floor(orders: Orders, leaving: Collection[str]) -> None:
-    """Raise each pool and the cluster to its minimum, capacity to come counted; not so what will leave."""
+    """Raise each pool and the cluster to its minimum, capacity to come counted; not so what will leave, but for what
+    stays for want of room for another in its pool."""
     s = orders.s
     there = Counter(pool for pool, _ in (*s.health.unreplaced(s.now), *orders.unasked))
     there.update(node.pool for node in s.registry if node.state in CAPACITY and node.id not in leaving)
+    kept = staying(s, leaving)
     for pool in s.settings.pools:
         lacking = pool.min_vms - there[pool.name]
-        there[pool.name] += _any(orders, [pool], lacking, f"min_vms {pool.min_vms} of pool {pool.name}")
+        ordered = _any(orders, [pool], lacking, f"min_vms {pool.min_vms} of pool {pool.name}")
+        there[pool.name] += ordered + min(max(0, lacking - ordered), kept[pool.name])
     _any(orders, s.settings.pools, s.settings.min_vms - sum(there.values()), f"min_vms {s.settings.min_vms}")
+
+
+def staying(s: Situation, leaving: Collection[str]) -> Counter[str]:
+    """How many of each pool's machines are to leave, and are kept by the pool's own minimum until another joins. What
+    the cloud or a person takes goes all the same."""
+    found: Counter[str] = Counter()
+    for pool in [pool for pool in s.settings.pools if leaving and pool.min_vms and pool.name not in s.drained]:
+        there = [node for node in s.registry if node.pool == pool.name and node.state in IN_SERVICE]
+        taken = sum(1 for node in there if node.notice or node.ordered)
+        kept = sum(1 for node in there if node.id in leaving) - taken
+        found[pool.name] = min(kept, max(0, pool.min_vms - (len(there) - taken - kept)))
+    return found
 
 
 def spares(orders: Orders, leaving: Collection[str]) -> None:

@@ -35,11 +35,15 @@ def drains(s: Situation, reserved: AbstractSet[str], leaving: Mapping[str, str])
     if s.no_end or not due:
         return []
     minima = [(None, s.settings.min_vms), *((p.name, p.min_vms) for p in s.settings.pools if p.name not in s.drained)]
-    spare = {name: s.registry.count(name, IN_SERVICE) - least for name, least in minima}
+    spare = Counter({name: s.registry.count(name, IN_SERVICE) - least for name, least in minima})
     # Those that are to leave keep up no minimum for the others: another would be launched at once. Nor does one whose
-    # drain is being undone: that may fail.
+    # drain is being undone: that may fail. But one that its own pool's minimum keeps does not go.
     going = [n for n in s.registry if n.state in IN_SERVICE and (n.id in leaving or (n.seen and n.seen.is_drained))]
     going_of = Counter(of for node in going for of in (None, node.pool))
+    if leaving:
+        from elastiq.minima import staying
+
+        going_of[None] -= sum(staying(s, leaving).values())
     unused = Counter(node.pool for node in idle if node.id not in reserved and node.id not in leaving)
     steps: list[Step] = []
     for node in sorted(idle, key=lambda n: (n.id not in leaving, -_price(pools, n), -n.idle_s, n.id)):
@@ -61,22 +65,19 @@ def drains(s: Situation, reserved: AbstractSet[str], leaving: Mapping[str, str])
             why = f"idle for {node.idle_s:.0f} s"
             unused[node.pool] -= 1
         steps.append(Step(node, why))
-        for of in minima_of:
-            spare[of] -= 1
-            going_of[of] -= leaves
+        spare.subtract(minima_of)
+        going_of.subtract(minima_of if leaves else ())
     return steps
 
 
 def _price(pools: Mapping[str, Pool], node: Node) -> float:
-    pool = pools.get(node.pool)
-    return (pool.price(node.flavour, node.market) if pool else None) or 0.0
+    return (pools[node.pool].price(node.flavour, node.market) if node.pool in pools else None) or 0.0
 
 
 def useless(s: Situation) -> tuple[Steps, Steps, Steps]:
     """Machines whose boot deadline passed, those that can be ended since no job runs there, and those whose deadline
     passed but that are kept."""
-    deploy_s = s.settings.estimated_vm_deploy_time_s_of
-    late = any(node.state in AT_BOOT and node.boot_s >= deploy_s(node.pool) for node in s.registry)
+    late = any(n.state in AT_BOOT and n.boot_s >= s.settings.estimated_vm_deploy_time_s_of(n.pool) for n in s.registry)
     if s.no_end or not (late or s.registry.count(None, {State.FAILED, State.LOST})):
         return (), (), ()
     from elastiq.useless import sort_out

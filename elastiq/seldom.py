@@ -22,6 +22,7 @@ class Seldom:
     def __init__(
         self, s: Situation, room: Room, orders: Orders, leaving: Mapping[str, str], may_launch: bool
     ) -> None:
+        self._leaving = leaving
         emptied = s.settings.consolidate or any(node.emptied for node in s.registry)
         self._s, self._consolidation = s, Consolidation(s, room, leaving) if emptied else None
         self.may_launch = may_launch and not (self._consolidation and self._consolidation.lacking)
@@ -40,7 +41,7 @@ class Seldom:
 
     def ends(self, orders: Orders) -> tuple[Step, ...]:
         """Stopped machines that are of no use."""
-        return () if self._s.no_end else tuple(stopped.ends(self._s, orders))
+        return () if self._s.no_end else tuple(stopped.ends(self._s, orders, self._leaving))
 
     def returns(self) -> tuple[Step, ...]:
         """Emptied machines that are needed again."""

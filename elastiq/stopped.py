@@ -6,7 +6,7 @@ Pure. Imported where there are some. They count in the quotas like all that is n
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, AbstractSet, Iterator, Optional, Sequence
+from typing import TYPE_CHECKING, AbstractSet, Collection, Iterator, Optional, Sequence
 
 from elastiq.interfaces import InstanceState, JobGroup, Offer, Pool
 from elastiq.nodes import CAPACITY, Node, Registry, State
@@ -68,11 +68,11 @@ def _spent(node: Node, pool: Optional[Pool], drained: AbstractSet[str], wall: fl
 # --------------------------------------------------------------------------- what ends them
 
 
-def ends(s: Situation, orders: Orders) -> Iterator[Step]:
+def ends(s: Situation, orders: Orders, leaving: Collection[str] = ()) -> Iterator[Step]:
     """Stopped machines that are of no use, or take the place of such as are needed now."""
     started = {id(node) for order in orders.merged() if order.offer.market == MARKET for node in _started(s, order)}
     making_way = s.registry.count(None, {State.TERMINATING})  # these places become free anyway
-    wanted = list(_wanted(orders))
+    wanted = list(_wanted(orders, leaving))
     for node in sorted(s.registry, key=lambda one: one.number):
         if node.state is not State.STOPPED or node.worker is not None or not node.may_act(s.now):
             continue
@@ -92,7 +92,7 @@ def _started(s: Situation, order: Launch) -> list[Node]:
     return startable(s.registry, s.settings, s.drained, order.offer, s.now, s.wall)[: order.count]
 
 
-def _wanted(orders: Orders) -> Iterator[tuple[Optional[JobGroup], Sequence[str], int]]:
+def _wanted(orders: Orders, leaving: Collection[str]) -> Iterator[tuple[Optional[JobGroup], Sequence[str], int]]:
     """Machines that the plan could not order: for whom, from which pools, how many."""
     new = [(pool, offer) for pool, offer in orders.offers if offer.market != MARKET]
     open_to = [(pool, offer) for pool, offer in new if not orders.obstacle(pool, offer)[0]]
@@ -102,18 +102,19 @@ def _wanted(orders: Orders) -> Iterator[tuple[Optional[JobGroup], Sequence[str],
         fitting = [name for name, held in each.items() if held]
         if fitting:
             yield group, fitting, -(-jobs * group.nodes // max(each.values()))
-    for name, count in _below_minimum(orders):
+    for name, count in _below_minimum(orders, leaving):
         yield None, [pool.name for pool, _ in open_to if pool.name == name], count
 
 
-def _below_minimum(orders: Orders) -> Iterator[tuple[str, int]]:
+def _below_minimum(orders: Orders, leaving: Collection[str]) -> Iterator[tuple[str, int]]:
     """Pools whose minimum this plan does not reach, and by how many machines."""
     s = orders.s
     if s.no_launch or not s.settled:
         return
     ordered = Counter(order.offer.pool for order in orders.merged() for _ in range(order.count))
     for pool in s.settings.pools:
-        lacking = pool.min_vms - s.registry.count(pool.name, CAPACITY) - ordered[pool.name]
+        there = sum(1 for n in s.registry if n.pool == pool.name and n.state in CAPACITY and n.id not in leaving)
+        lacking = pool.min_vms - there - ordered[pool.name]
         if lacking > 0:
             yield pool.name, lacking
 

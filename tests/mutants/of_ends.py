@@ -116,7 +116,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "gives up machines that boot before their deadline",
         "I6",
         (
-            Change(scale_down, "useless", "node.boot_s >= deploy_s(node.pool)", "True"),
+            Change(scale_down, "useless", "n.boot_s >= s.settings.estimated_vm_deploy_time_s_of(n.pool)", "True"),
             Change(useless, "sort_out", "node.boot_s >= deadline", "node.boot_s >= deadline / 4"),
         ),
         throughout("slow_boots", times=3),

@@ -86,6 +86,45 @@ def test_no_machine_is_drained_for_its_age_below_the_minimum_where_max_vms_allow
     assert (launched(made), drained(made)) == ({}, [])
 
 
+def gone(s: Situation, name: str) -> None:
+    node = next(node for node in s.registry if node.name == name)
+    s.registry.move(node, State.GONE, "ended", WALL)
+
+
+def old_of_two_pools(*nodes: Any, **changed: Any) -> Situation:
+    """The minimum of the first, whose machine is too old, is one; the cluster's is two, and three are all there
+    may be."""
+    pools = (replace(OLD, min_vms=1, **changed), a_pool("other"))
+    settings = some_settings(pools=pools, min_vms=2, max_vms=3)
+    return situation(nodes=[idle(1), *nodes], settings=settings, wall=WALL + DAY)
+
+
+def test_an_idle_machine_makes_way_for_the_replacement_that_a_pools_minimum_needs() -> None:
+    s = old_of_two_pools(idle(2, 900.0, pool="other"), idle(3, 950.0, pool="other"))
+    made = plan(s)
+    assert (launched(made), drained(made)) == ({}, ["i-3"]), "two are left, and there is room for another"
+    carry_out(s, made)
+    made = plan(s)
+    assert (launched(made), drained(made)) == ({}, []), "its place is not free yet"
+    gone(s, "i-3")
+    made = plan(s)
+    assert (launched(made), drained(made)) == ({"ec2/medium": 1}, [])
+    carry_out(s, made)
+    made = plan(s)
+    assert (launched(made), drained(made)) == ({}, []), "it has not joined yet"
+    joins(s, 3)
+    made = settles(s)
+    assert (launched(made), drained(made)) == ({}, ["i-1"])
+
+
+def test_one_that_has_to_stay_for_want_of_room_counts_in_the_clusters_minimum() -> None:
+    """Else one of another pool is launched beside it, for good."""
+    s = old_of_two_pools(a_node(State.BUSY, 2, pool="other"), max_vms=1)
+    assert launched(settles(s)) == {}
+    s = old_of_two_pools(a_node(State.BUSY, 2, pool="other"))
+    assert launched(settles(s)) == {"ec2/medium": 1}
+
+
 def test_a_spare_that_is_too_old_is_replaced_by_another_spare() -> None:
     pool = a_pool(terms=Terms(max_vm_lifetime_s=DAY, min_idle_vms=1))
     made = settles(situation(nodes=[idle()], settings=some_settings(pools=(pool,)), wall=WALL + DAY))

@@ -264,6 +264,14 @@ def test_they_make_way_for_the_minimum_of_another_pool() -> None:
     assert ended(plan(of(nodes=[stopped(1), stopped(2)], pools=pools, max_vms=2))) == {"i-1": IN_ITS_PLACE}
 
 
+def test_they_make_way_for_the_replacement_of_one_that_is_too_old() -> None:
+    old = a_pool("old", min_vms=1, terms=Terms(max_vm_lifetime_s=3600.0))
+    there = [a_node(State.IDLE, 2, pool="old"), a_node(State.IDLE, 3)]
+    s = of(nodes=[stopped(), *there], pools=(POOL, old), min_vms=2, max_vms=3, wall=WALL + 3600.0)
+    made = plan(s)
+    assert (launched(made), drained(made), ended(made)) == ({}, [], {"i-1": IN_ITS_PLACE})
+
+
 # --------------------------------------------------------------------------- what is said
 
 
