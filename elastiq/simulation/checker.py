@@ -320,8 +320,8 @@ class Checker(Listener):
         return new or undrained or not self.can_drain
 
     def _no_cause(self, machine: Machine, record: Record) -> str:
-        """Empty if this machine may be ended: it was seen drained and empty, it never joined, it was away for
-        long, or the cloud called it broken."""
+        """Empty if this machine may be ended: it was seen drained and empty, it never joined (nor, for as long as
+        a boot, since the state that knew it was lost; its jobs are I2's), it was away for long, or called broken."""
         settings, book = record.settings, self.book
         if machine.id in book.orders.doomed:
             return ""
@@ -336,9 +336,9 @@ class Checker(Listener):
         last = view.shown.get(machine.id)
         if machine.id in book.called_broken:
             return ""
-        if last is None:
-            age_s = record.decided_s - book.born[machine.id]
-            young = age_s < settings.estimated_vm_deploy_time_s - SLACK_S and machine.id not in book.orders.out
+        age_s = record.decided_s - max(book.born[machine.id], book.store_since)
+        young = age_s < settings.estimated_vm_deploy_time_s - SLACK_S and machine.id not in book.orders.out
+        if last is None or (last < book.store_since and not young):
             return f"launched {age_s:.0f} s ago, it may still join" if young else ""
         away_s = record.decided_s - last
         longest_s = settings.lost_after_s + (settings.batch_settle_s if machine.id in book.swept else 0.0)

@@ -28,16 +28,18 @@ class Going:
         for machine in machines:
             self._born[machine.id] = (world.now, world.clock.time(), world.wall)
 
-    def age_s(self, machine: Machine) -> float:
-        """By the clock that makes it the oldest."""
+    def age_s(self, machine: Machine, surely: bool = False) -> float:
+        """By the clock that makes it the oldest; ``surely``: by the one that makes it the youngest."""
         world = self._book.world
         born = self._born.get(machine.id)
         if born is None:
             return math.inf
-        return max(world.now - born[0], world.clock.time() - born[1], world.clock.time() - born[2])
+        ages_s = (world.now - born[0], world.clock.time() - born[1], world.clock.time() - born[2])
+        return min(ages_s) if surely else max(ages_s)
 
-    def why(self, machine: Machine, settings: Settings) -> str:
-        """Empty if it is to go only once it is idle for long. One whose time may have come counts."""
+    def why(self, machine: Machine, settings: Settings, surely: bool = False) -> str:
+        """Empty if it is to go only once it is idle for long. One whose time may have come counts, unless ``surely``:
+        where the wall clock stepped, the head's and the cloud's differ over the age of a machine."""
         name = self._book.pool_of(machine)
         pool, made_by = settings.pool(name), self._book.made_by.get(machine.id)
         if machine.notice:
@@ -50,7 +52,8 @@ class Going:
         if then is not None and then.build != pool.build:
             return "made of something else than is configured now"
         lifetime_s = pool.terms.max_vm_lifetime_s
-        return "too old" if lifetime_s and self.age_s(machine) >= lifetime_s - CLOCKS_S else ""
+        slack_s = -CLOCKS_S if surely else CLOCKS_S
+        return "too old" if lifetime_s and self.age_s(machine, surely) >= lifetime_s - slack_s else ""
 
 
 def idle_for_s(pool: str, settings: Settings) -> float:

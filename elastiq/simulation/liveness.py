@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any, Callable, Mapping, Optional
 
-from elastiq.interfaces import InstanceState
+from elastiq.interfaces import InstanceState, request_fits
 from elastiq.settings import Settings
 from elastiq.simulation.checker import Checker
 from elastiq.simulation.going import idle_for_s
@@ -147,9 +147,14 @@ class Liveness:
         for pool in settings.pools:
             here = sum(1 for machine in there if self._checker.book.pool_of(machine) == pool.name)
             room = pool.max_vms is None or here < pool.max_vms
-            if room and any(world.room(flavour) != 0 for flavour in pool.flavours):
+            if room and any(world.room(flavour) != 0 for flavour in pool.flavours if self._holds_any(flavour, waiting)):
                 return False
         return True
+
+    def _holds_any(self, flavour: str, waiting: list[Job]) -> bool:
+        """Whether another machine of this flavour would run one of the waiting jobs, and so end its wait."""
+        size = self._stage.world.flavours.get(flavour)
+        return size is not None and any(request_fits(job.request, size)[0] for job in waiting)
 
     # ------------------------------------------------------------------ rest
 
@@ -158,10 +163,11 @@ class Liveness:
         return [machine for machine in machines.values() if machine.id in ours and not machine.ended]
 
     def _rests_well(self, machine: Machine) -> bool:
-        """Whether it is stopped, as its pool asks for."""
+        """Whether it is stopped, as its pool asks for. One that a daemon need not take for too old may stay."""
         pool = self._settings.pool(self._checker.book.pool_of(machine))
         asked = pool is not None and pool.terms.idle_action == "stop"
-        stays = machine.id in self._checker.book.orders.doubtful or not self._checker.going.why(machine, self._settings)
+        goes = self._checker.going.why(machine, self._settings, surely=True)
+        stays = machine.id in self._checker.book.orders.doubtful or not goes
         return asked and machine.state is InstanceState.STOPPED and stays
 
     def _rests(self, now: float) -> bool:
