@@ -17,6 +17,9 @@ from tests.e2e.tap import Tap
 
 PATIENCE_S = 120  # of a machine that does much else
 
+# What takes long, and differs no more between the two than the rest shows.
+NEWEST = pytest.mark.parametrize("slurm", ["trixie"], indirect=True, scope="module")
+
 
 @pytest.fixture(scope="module", params=list(rig.SUITES))
 def slurm(request: pytest.FixtureRequest) -> Iterator[rig.Slurm]:
@@ -60,6 +63,7 @@ def test_jobs_get_machines_which_end_when_there_is_no_job_any_more(cluster: Slur
     assert len(cluster.ended_ids()) == 3
 
 
+@NEWEST
 def test_an_array_gets_as_many_machines_as_may_run_at_once(cluster: SlurmCluster, daemon: StartDaemon) -> None:
     cluster.submit(2, "--cpus-per-task=4", "--array=1-6%2")
     daemon()
@@ -134,7 +138,7 @@ def test_predeclared_nodes_are_given_to_machines_and_taken_back(cluster: SlurmCl
 
 
 def test_a_job_that_slips_in_while_its_node_is_drained_is_not_lost(
-    cluster: SlurmCluster, daemon: StartDaemon, tap: Tap
+    cluster: SlurmCluster, tap: Tap, daemon: StartDaemon
 ) -> None:
     cluster.submit(1)
     slipped: list[str] = []
@@ -158,6 +162,7 @@ def job_state(cluster: SlurmCluster, job_id: str) -> str:
     return next((job["JobState"] for job in cluster.jobs() if job["JobId"] == job_id), "")
 
 
+@NEWEST
 def test_a_node_that_dies_silently_is_replaced_and_its_instance_ended(
     cluster: SlurmCluster, daemon: StartDaemon
 ) -> None:
@@ -191,6 +196,7 @@ def test_slurmctld_may_be_restarted_and_nothing_is_ended_or_launched_meanwhile(
     cluster.wait_until_gone(PATIENCE_S)
 
 
+@NEWEST
 def test_a_daemon_that_is_killed_at_any_time_launches_nothing_twice_and_ends_what_it_launched(
     cluster: SlurmCluster, daemon: StartDaemon
 ) -> None:

@@ -134,11 +134,11 @@ class Slurm:
         """What a command of Slurm prints, run on the head as root or ``user``; `RigError` if it fails."""
         return self.head.run(*argv, user=user)
 
-    def submit(self, seconds: float, *options: str) -> str:
-        """Submit a batch job of jobuser that sleeps; returns its id."""
+    def submit(self, seconds: float, *options: str, user: str = "jobuser") -> str:
+        """Submit a batch job of an ordinary user that sleeps; returns its id."""
         script = f"sleep {seconds:g}; exit 0"
         words = ["sbatch", "--parsable", "--output=/dev/null", "--chdir=/tmp", *options, f"--wrap={script}"]
-        return self.ask(*words, user="jobuser").strip()
+        return self.ask(*words, user=user).strip()
 
     def jobs(self) -> list[dict[str, str]]:
         """All jobs that slurmctld remembers, each task of an array for itself."""
