@@ -19,7 +19,7 @@ NOW_WALL = WALL + LIFETIME_S
 
 
 def a_case(seed: int) -> Situation:
-    """Two or three pools with room for a replacement; a third of them stop what is idle. What works does so for good."""
+    """Two or three pools with room for a replacement; a third of them stop what is idle. What works does not end."""
     draw = random.Random(seed)
     pools = []
     for name in "abc"[: draw.randint(2, 3)]:
