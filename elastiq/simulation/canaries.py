@@ -25,7 +25,7 @@ class _Tried:
     """Of one pool: how many boots in a row failed, and since when; monotonic."""
 
     failed: list[tuple[float, Settings]] = field(default_factory=list)
-    forgiven: int = 0  # of them, a daemon that was killed may have lost one
+    forgiven: int = 0  # of them, a daemon that was killed may have lost those that its last look told
 
     def open_since(self, when: float) -> float:
         """When the last boot had failed that made the breaker open before then; infinite if it was not open."""
@@ -54,7 +54,8 @@ class Canaries:
         self.moved()
         self._born_s = self._book.world.now
         for tried in self._tried.values():
-            tried.forgiven += 1
+            last = tried.failed[-1][0]
+            tried.forgiven += sum(1 for at, _ in tried.failed if at == last)
 
     def moved(self) -> None:
         """Read on in the history."""
