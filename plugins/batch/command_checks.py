@@ -5,6 +5,8 @@ run; those that act are only looked at. docs/batch/command.md says what each mea
 from __future__ import annotations
 
 import os
+import re
+import shutil
 import stat
 import time
 from functools import partial
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
 
 DOCS = "docs/batch/command.md"
 SLOW = 0.5  # of the time-out
+FIRST_LINE = 256  # bytes of it that the kernel reads: execve(2)
 BY_HAND = "run it by hand as the user of elastiq"
 
 
@@ -47,7 +50,11 @@ def _of_file(subject: str, key: str, path: str) -> Iterator[Check]:
     except OSError as error:
         yield Check(subject, "error", f"`{key}`: {path}: {error.strerror}", "mend the path in [command]")
         return
-    if not stat.S_ISREG(mode) or not os.access(path, os.X_OK):
+    if not stat.S_ISREG(mode):
+        what = "a directory" if stat.S_ISDIR(mode) else "no file"
+        yield Check(subject, "error", f"`{key}`: {path} is {what}", "name the executable in [command]")
+        return
+    if not os.access(path, os.X_OK):
         yield Check(subject, "error", f"`{key}`: {path} may not be executed by this user", f"chmod a+x {path}")
         return
     if mode & stat.S_IWOTH:
@@ -55,11 +62,27 @@ def _of_file(subject: str, key: str, path: str) -> Iterator[Check]:
         yield Check(subject, "warning", text, f"chmod o-w {path}")
     try:
         with open(path, "rb") as file:
-            head = file.read(4)
+            head = file.readline(FIRST_LINE)
     except OSError:
         return  # a program need not be readable to be executed
     if not head.startswith((b"#!", b"\x7fELF")):
         yield Check(subject, "error", f"`{key}`: {path} is no program", "let its first line say #!/bin/sh, or the like")
+    elif head.startswith(b"#!") and (wrong := _interpreter(head[2:].rstrip(b"\n").decode("utf-8", "replace"))):
+        remedy = f"sed -i 's/\\r$//' {path}" if "\\r" in wrong else f"mend the first line of {path}"
+        yield Check(subject, "error", f"`{key}`: {path} cannot start: {wrong}", remedy)
+
+
+def _interpreter(line: str) -> str:
+    """What keeps the program of a line after ``#!`` from starting, empty if nothing. The kernel takes the words between
+    blanks and tabs (execve(2)), so that a carriage return is a part of the last."""
+    words = re.split(r"[ \t]+", line.strip(" \t"))
+    name = words[0]
+    if os.path.basename(name) == "env" and os.access(name, os.X_OK):  # env(1): looks the next word up on the PATH
+        name = next((word for word in words[1:] if not word.startswith("-") and "=" not in word), name)
+    if shutil.which(name) is None:  # a path is looked at as it is
+        windows = " (line ends of Windows?)" if name.endswith("\r") else ""
+        return f"its interpreter `{name}` does not exist{windows}".replace("\r", "\\r")
+    return "the line ends of Windows: `\\r` goes to its interpreter" if line.endswith("\r") else ""
 
 
 def _timed(batch: Command, subject: str, took_s: float, found: str) -> Check:

@@ -147,6 +147,31 @@ def test_what_is_no_program_is_told(tmp_path: Path, text: str, mode: int, said: 
 
 
 @pytest.mark.parametrize(
+    ("first_line", "said"),
+    [
+        (b"#!/no/such\n", "cannot start: its interpreter `/no/such` does not exist"),
+        (b"#! /bin/sh\r\n", r"its interpreter `/bin/sh\r` does not exist (line ends of Windows?)"),
+        (b"#!/bin/sh -eu\r\n", "the line ends of Windows"),
+        (b"#!/usr/bin/env no-such-python -I\n", "its interpreter `no-such-python` does not exist"),
+        (b"#!/usr/bin/env -S sh\r\n", r"its interpreter `sh\r` does not exist (line ends of Windows?)"),
+        (b"#!/bin/sh -eu\n", ""),
+        (b"#!/usr/bin/env -S LC_ALL=C sh\n", ""),
+    ],
+)
+def test_what_keeps_a_script_from_starting_is_told_as_that(tmp_path: Path, first_line: bytes, said: str) -> None:
+    path = script(tmp_path, "")
+    path.write_bytes(first_line)
+    checks = list(plugin(path, *FEW).checks()["executables"]())
+    assert {check.level for check in checks} == {"error" if said else "ok"}
+    assert all(said in check.text and "\r" not in check.text for check in checks)
+
+
+def test_a_directory_is_no_executable(tmp_path: Path) -> None:
+    check, _ = plugin(tmp_path, *FEW).checks()["executables"]()
+    assert check.level == "error" and check.text.endswith(f"{tmp_path} is a directory")
+
+
+@pytest.mark.parametrize(
     ("code", "mode", "outcome"),
     [
         (0, "if_idle", DrainOutcome.DRAINED),
