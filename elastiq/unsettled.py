@@ -19,7 +19,7 @@ def why(judge: SettleJudge, view: Workers, missing: int, expected: int, began: f
     if view.missing:
         return f"the answer is incomplete: {', '.join(view.missing)}"
     if view.source_up_s is not None and view.source_up_s < settle_s:
-        return f"the collector has been up for only {view.source_up_s:.0f} s of batch_settle_s {settle_s:g}"
+        return f"the batch system has been up for only {view.source_up_s:.0f} s of batch_settle_s {settle_s:g}"
     if judge.vanished_at is None:
         judge.vanished_at = began
     away_s = began - judge.vanished_at

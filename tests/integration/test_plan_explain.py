@@ -244,7 +244,7 @@ def test_a_view_that_is_not_settled_is_said_to_be_so(head: Head) -> None:
     head.paths.config.write_text(head.paths.config.read_text().replace("batch_settle_s = 0", "batch_settle_s = 600"))
     done = head.ctl("plan")
     assert done.code == 0
-    assert "! nothing is ended now: the collector has been up for only 5 s of batch_settle_s 600" in done.out
+    assert "! nothing is ended now: the batch system has been up for only 5 s of batch_settle_s 600" in done.out
 
 
 def test_without_a_configuration_it_is_one_line_and_its_exit_code(head: Head) -> None:

@@ -73,7 +73,7 @@ def test_a_collector_that_was_just_restarted_knows_nobody_yet(up_s: Any, settled
     reason = why(SettleJudge(SETTLE_S), source_up_s=up_s)
     assert (reason == "") is settled
     if not settled:
-        assert reason == f"the collector has been up for only {up_s:.0f} s of batch_settle_s 600"
+        assert reason == f"the batch system has been up for only {up_s:.0f} s of batch_settle_s 600"
 
 
 @pytest.mark.parametrize(
