@@ -38,18 +38,18 @@ def run(status: Status, what: Optional[str], as_json: bool, batch: Callable[[], 
 
 def _job(status: Status, name: str, batch: Callable[[], Optional[BatchSystem]]) -> Optional[dict[str, Any]]:
     """A job by its name in the batch system. Raises `Unknown` or `SourceError`."""
-    if not name[:1].isdigit():
-        raise unknown(status, name)
     system = batch()
     if system is None:
         return None
     try:
         key, standing = system.find_job(name)
-    except UnsupportedError:
-        found = sampled(status, name)
-        if found is None:
+    except SourceError as error:
+        found = sampled(status, name) if isinstance(error, UnsupportedError) else None
+        if found is not None:
+            return found
+        if name[:1].isdigit():
             raise
-        return found
+        raise unknown(status, name, f"nor a job: {error}") from None  # most likely meant as another name
     return job(status, name, key, standing)
 
 
@@ -98,12 +98,12 @@ def sampled(status: Status, name: str) -> Optional[dict[str, Any]]:
     return {"job": name, "standing": f"job {name} waits", "groups": groups} if groups else None
 
 
-def unknown(status: Status, name: str) -> Unknown:
-    """What to say of a name that nothing has."""
+def unknown(status: Status, name: str, nor: str) -> Unknown:
+    """What to say of a name that nothing has; ``nor`` why it is no job's."""
     named = [node[key] for node in status["nodes"] for key in ("id", "worker") if node[key]]
     named += [one["name"] for one in status["pools"]] + [one["worker"] for one in status["strangers"]]
     meant = nearest(name, named)
-    hint = f"did you mean {meant}?" if meant else "`elastiqctl status` lists nodes and pools; a job is named like 12.3"
+    hint = f"did you mean {meant}?" if meant else f"`elastiqctl status` lists nodes and pools; {nor}"
     return Unknown(f"no node, worker or pool is called {name}: {hint}")
 
 

@@ -110,12 +110,21 @@ def test_where_no_job_can_be_looked_up_the_examples_of_the_groups_can(capsys: py
         ("i-22", "did you mean i-2?"),
         ("ec3", "did you mean ec2?"),
         ("desk.exampel.com", "did you mean desk.example.com?"),
-        ("nobody", "`elastiqctl status` lists nodes and pools; a job is named like 12.3"),
+        ("nobody", "`elastiqctl status` lists nodes and pools; nor a job: no queue holds job nobody"),
     ],
 )
 def test_a_name_that_nothing_has_is_one_line(name: str, hint: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert explain.run(STATUS, name, False, Batch) == 1
     assert capsys.readouterr().err == f"elastiqctl: no node, worker or pool is called {name}: {hint}\n"
+
+
+def test_a_job_may_be_called_as_its_batch_system_likes(capsys: pytest.CaptureFixture[str]) -> None:
+    class Tasks(Batch):
+        def find_job(self, job: str) -> tuple[str, str]:
+            return super().find_job({"eaa9b731-02": "12.0"}.get(job, job))
+
+    assert explain.run(STATUS, "eaa9b731-02", False, Tasks) == 0
+    assert capsys.readouterr().err == ""
 
 
 def test_a_job_that_no_queue_holds_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
