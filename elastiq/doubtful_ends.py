@@ -4,6 +4,7 @@ there is one.
 
 from __future__ import annotations
 
+import logging
 from functools import partial
 from typing import TYPE_CHECKING, Mapping, Sequence
 
@@ -49,7 +50,11 @@ def end_unused(ending: Ending, were_workers: Sequence[Step]) -> None:
             step.node.acting = False
         jobs, why_not = outcome.value, ending.no_end()  # the view may have changed meanwhile
         if jobs is None or why_not:
-            core.tell_once("recorded", f"jobs on lost machines: {why_not or core.explain(outcome.error)}")
+            text = why_not or core.explain(outcome.error)
+            for step in were_workers:
+                ending.later(step.node)
+                step.node.reason = f"its worker is missing, and whether jobs run there is not known: kept ({text})"
+            core.tell_once("recorded", f"jobs on lost machines: {text}", logging.WARNING)
             return
         ending.end_for_good([step for step in were_workers if _unused(ending, step.node, jobs)])
 

@@ -349,13 +349,15 @@ def test_a_lost_machine_is_kept_while_the_queue_does_not_answer() -> None:
     end(rig.ending, [Step(node, "missing")])
     rig.executor.reads("recorded jobs")[0].fail(UNREACHABLE)
     assert (state_of(node), rig.executor.pending) == (State.LOST, [])
+    assert "whether jobs run there is not known: kept (connection refused)" in node.reason
+    assert not node.may_act(rig.now()), "it is asked again, but less and less often"
 
 
 def test_a_lost_machine_is_kept_if_the_view_became_unsettled_while_the_queue_was_asked() -> None:
     node = a_node(State.LOST)
     rig = Rig(node)
     end(rig.ending, [Step(node, "missing")])
-    rig.no_end = "the collector has been up for only 1 s"
+    rig.no_end = "the batch system has been up for only 1 s"
     rig.executor.reads("recorded jobs")[0].finish()
     assert (state_of(node), node.acting, rig.executor.pending) == (State.LOST, False, [])
 
