@@ -31,7 +31,7 @@ def unread_section(section: str, why: str, extras: Iterable[str], problems: Prob
     kind = section.partition(":")[0]
     batches, clouds = (sorted(known(group, BUILT_IN[group])) for group in (BATCH_GROUP, CLOUD_GROUP))
     if kind in batches:
-        warnings.at(section, "", "is not read, it is not batch_plugin")
+        warnings.at(section, "", f"is not read: batch_plugin is another, set it to {kind} or remove the section")
     elif kind in clouds:
         problems.at(section, "", why)
     else:

@@ -46,7 +46,8 @@ def _absent(batch: BatchSystem) -> str:
 def _commands(batch: BatchSystem, subject: str) -> Iterator[Check]:
     absent = _absent(batch)
     if absent:
-        yield Check(subject, "error", f"{absent} not found", "install HTCondor's commands, or put them on the PATH")
+        remedy = "install HTCondor's commands, or put them on the PATH, or set batch_plugin if it is another"
+        yield Check(subject, "error", f"{absent} not found", remedy)
     else:
         yield Check(subject, "ok", f"found: {shutil.which('condor_q')}")
 
