@@ -92,7 +92,7 @@ def _queue(daemon: Daemon, now: float) -> dict[str, Any]:
 
 def _group(daemon: Daemon, v: Verdict) -> dict[str, Any]:
     return {
-        **_fields(v.group, "key sample_job requirements waiting running"),
+        **_fields(v.group, "key sample_job requirements waiting running nodes apart"),
         **asdict(v.group.request),
         "waiting_s": daemon.observer.history.waiting_s(v.group.key, daemon.core.now()),
         **_fields(v, "held launching matchable reason"),

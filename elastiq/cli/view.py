@@ -91,8 +91,13 @@ def _queue(screen: Screen, queue: Status) -> list[str]:
 
 
 def request(group: Status) -> str:
+    """What each job of a group asks for; a daemon of before did not say of several parts."""
     asked = (("cpus", "cpu"), ("memory_mb", "MB"), ("gpus", "gpu"))
-    return ", ".join(counted(group[key], unit) for key, unit in asked if group[key]) or "not said"
+    size = ", ".join(counted(group[key], unit) for key, unit in asked if group[key]) or "not said"
+    parts, apart = group.get("nodes", 1), group.get("apart", False)
+    if parts > 1:
+        return f"{parts} {'machines with' if apart else 'times'} {size}, at once"
+    return f"{size}, alone on a machine" if apart else size
 
 
 def _nodes(screen: Screen, status: Status, now: float) -> list[str]:

@@ -243,3 +243,17 @@ def test_what_a_person_ordered_is_shown_until_it_is_the_reason() -> None:
     assert "runs 2 jobs; goes: elastiqctl drain: x" in view.text(shown, 4711, 1.0)
     shown["nodes"][0] |= {"state": "draining", "reason": "elastiqctl drain: x"}
     assert view.text(shown, 4711, 1.0).count("elastiqctl drain: x") == 1
+
+
+@pytest.mark.parametrize(
+    ("parts", "told"),
+    [
+        ({}, "2 cpus, 512 MB"),
+        ({"nodes": 1, "apart": False}, "2 cpus, 512 MB"),
+        ({"nodes": 8, "apart": False}, "8 times 2 cpus, 512 MB, at once"),
+        ({"nodes": 3, "apart": True}, "3 machines with 2 cpus, 512 MB, at once"),
+        ({"nodes": 1, "apart": True}, "2 cpus, 512 MB, alone on a machine"),
+    ],
+)
+def test_what_a_job_asks_for_says_how_many_times(parts: dict[str, Any], told: str) -> None:
+    assert view.request({"cpus": 2, "memory_mb": 512, "gpus": None, **parts}) == told
