@@ -199,6 +199,17 @@ class Queue(Conformance):
             assert key == group.key
             assert words and "\n" not in words
 
+    @needs("find-job", "blocked")
+    def test_a_job_that_none_could_run_is_never_told_to_be_of_another_group(self, bench: BatchBench) -> None:
+        bench.submit(count=2, cpus=1)
+        for block in bench.blocked_forms().values():
+            block(1)
+        groups = bench.batch.jobs().groups
+        for group in groups:
+            if group.sample_job:
+                key, words = bench.batch.find_job(group.sample_job.partition(" ")[0])
+                assert key in ("", group.key) if group.not_eligible else key == group.key, words
+
     @needs("find-job")
     def test_a_job_that_is_not_there_is_an_error(self, bench: BatchBench) -> None:
         bench.submit()

@@ -10,7 +10,7 @@ the same commands and, as far as they document them, the same answers.
 
 from __future__ import annotations
 
-from typing import Any, Mapping, Optional, Sequence
+from typing import Any, Iterable, Mapping, Optional, Sequence
 
 from elastiq.errors import SourceError
 from elastiq.interfaces import (
@@ -32,7 +32,7 @@ from elastiq.plugins.batch.gridengine_hosts import Host, worker
 from elastiq.plugins.batch.gridengine_marks import Marks
 from elastiq.plugins.batch.gridengine_master import Master
 from elastiq.plugins.batch.gridengine_names import Names
-from elastiq.plugins.batch.gridengine_options import OPTIONS
+from elastiq.plugins.batch.gridengine_options import OPTIONS, values_by_kind
 from elastiq.plugins.batch.gridengine_registration import Registration
 
 
@@ -86,7 +86,7 @@ class GridEngine(BatchSystem):
         """Of "12", or "12.3" for a task of an array; only what the queue holds."""
         from elastiq.plugins.batch.gridengine_lookups import find_job
 
-        return find_job(job, self._master)
+        return find_job(job, self._master, lambda: self.jobs().groups)
 
     # ------------------------------------------------------------------ the workers
 
@@ -168,6 +168,10 @@ class GridEngine(BatchSystem):
 
         host = self._master.host(worker)
         return portrait(host) if host is not None and host.reports else ""
+
+    def pools_named(self) -> Iterable[tuple[str, str, bool]]:
+        """As `elastiq.cli.cluster_checks.NamesPools` has it."""
+        return [("complex_values", name, True) for name in values_by_kind(self._values["complex_values"])]
 
     def checks(self) -> Looks:
         from elastiq.plugins.batch.gridengine_checks import looks

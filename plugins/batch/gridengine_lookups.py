@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import re
-from typing import Sequence
+from typing import Callable, Iterable, Sequence
 
 from elastiq.errors import SourceError
+from elastiq.interfaces import JobGroup
 from elastiq.plugins.batch.gridengine_jobs import Job
 from elastiq.plugins.batch.gridengine_master import Master
 from elastiq.plugins.batch.index_sets import includes
+from elastiq.plugins.batch.shapes import key_among
 
 ID = re.compile(r"(\d{1,10})(?:\.(\d{1,10}))?")
 SHOWN = 300  # characters of what the scheduler says
 
 
-def find_job(job: str, master: Master) -> tuple[str, str]:
-    """The key of its group, empty unless it waits for a machine, and how it stands."""
+def find_job(job: str, master: Master, groups: Callable[[], Iterable[JobGroup]]) -> tuple[str, str]:
+    """The key of its group, empty unless it waits for a machine, and how it stands. ``groups`` are all."""
     asked = ID.fullmatch(job.strip())
     if asked is None:
         raise SourceError(f"{job[:40]!r} is no job of Grid Engine: say its number, or NUMBER.TASK")
@@ -38,7 +40,7 @@ def find_job(job: str, master: Master) -> tuple[str, str]:
     said = f'; the scheduler\'s last word: "{why}"' if why else ""
     group = master.site(rows).shape(row)
     none = f"; no worker can run it: {group.not_eligible}" if group.not_eligible else ""
-    return group.key, f"{name} waits{several}{limit}{none}{said}"
+    return key_among(group, groups), f"{name} waits{several}{limit}{none}{said}"
 
 
 def _has(row: Job, task: int) -> bool:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Iterator, Mapping, Sequence
 from elastiq.errors import SourceError
 from elastiq.plugins.batch import pbs_jobs
 from elastiq.plugins.batch.pbs_rows import Record
+from elastiq.plugins.batch.shapes import key_among
 
 if TYPE_CHECKING:
     from elastiq.plugins.batch.pbs import PBS
@@ -85,7 +86,7 @@ def find_job(pbs: PBS, job: str) -> tuple[str, str]:
     shape = pbs_jobs.completed(pbs.shapes(record)[0][1], record, closed, pbs.held_back())
     several = f", for {shape.nodes} machines at once" if shape.nodes > 1 else ""
     why_not = f"; no worker can run it: {shape.not_eligible}" if shape.not_eligible else ""
-    return shape.key, f"{name} is queued in {queue}{several}{why_not}{said}"
+    return key_among(shape, lambda: pbs.jobs().groups), f"{name} is queued in {queue}{several}{why_not}{said}"
 
 
 def _read(pbs: PBS, job: str) -> Record:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from dataclasses import dataclass
+from typing import Callable, Iterable
 
 from elastiq.interfaces import JobGroup, Resources
 
@@ -51,7 +52,20 @@ class Groups:
         found = []
         for shape, (waiting, running) in self._counts.items():
             why = shape.not_eligible
-            key = f"{shape.key}:{why}" if why and alike[shape.key] > 1 else shape.key
+            key = _with_reason(shape) if why and alike[shape.key] > 1 else shape.key
             values = {**vars(shape), "key": key, "waiting": waiting, "running": running}
             found.append(JobGroup(sample_job=self._samples.get(shape, ""), **values))
         return tuple(found)
+
+
+def key_among(shape: Shape, groups: Callable[[], Iterable[JobGroup]]) -> str:
+    """The key of the group that jobs of this shape are in. ``groups`` reads the queue: asked only where it matters."""
+    if not shape.not_eligible:
+        return shape.key
+    own = _with_reason(shape)
+    alone = any(group.key == shape.key and group.not_eligible == shape.not_eligible for group in groups())
+    return shape.key if alone else own
+
+
+def _with_reason(shape: Shape) -> str:
+    return f"{shape.key}:{shape.not_eligible}"

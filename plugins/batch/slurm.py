@@ -10,7 +10,7 @@ slipped in. Nothing here sets a node down that may run a job, since that ends it
 from __future__ import annotations
 
 import time
-from typing import Any, Mapping, Sequence
+from typing import Any, Iterable, Mapping, Sequence
 
 from elastiq import interfaces
 from elastiq.errors import SourceError
@@ -95,7 +95,7 @@ class Slurm(BatchSystem):
         """Of "12", "12_3" (a task of an array) or "12+1" (a part of a heterogeneous job); only what the queue holds."""
         from elastiq.plugins.batch.slurm_lookups import find_job
 
-        return find_job(job, self.source.jobs_of, self.partitions, time.time())
+        return find_job(job, self.source.jobs_of, self.partitions, time.time(), lambda: self.jobs().groups)
 
     def match(self, groups: Sequence[JobGroup], machines: Sequence[Machine]) -> Mapping[tuple[str, Machine], str]:
         """By size, partitions, features and gres, as far as the pool's worker_ad or a portrait tells them."""
@@ -180,6 +180,10 @@ class Slurm(BatchSystem):
         from elastiq.plugins.batch.slurm_predeclared import forget
 
         forget(self, worker)
+
+    def pools_named(self) -> Iterable[tuple[str, str, bool]]:
+        """As `elastiq.cli.cluster_checks.NamesPools` has it."""
+        return [("predeclared_nodes", pool, False) for pool in self.own_nodes if pool]
 
     def checks(self) -> interfaces.Looks:
         from elastiq.plugins.batch.slurm_checks import looks

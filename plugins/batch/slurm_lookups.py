@@ -6,7 +6,9 @@ import re
 from typing import Callable, Iterable, Mapping, Sequence
 
 from elastiq.errors import SourceError
+from elastiq.interfaces import JobGroup
 from elastiq.plugins.batch import hostlists
+from elastiq.plugins.batch.shapes import key_among
 from elastiq.plugins.batch.slurm_jobs import PENDING, RUNNING, Job, shape, why_not
 from elastiq.plugins.batch.slurm_records import SEPARATOR, UNSET, table
 
@@ -40,10 +42,14 @@ def lowered(jobs: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
 
 
 def find_job(
-    job: str, listed: Callable[[str], Iterable[Job]], partitions: Sequence[str], now: float
+    job: str,
+    listed: Callable[[str], Iterable[Job]],
+    partitions: Sequence[str],
+    now: float,
+    groups: Callable[[], Iterable[JobGroup]],
 ) -> tuple[str, str]:
     """The key of its group, empty unless it waits for a machine, and how it stands. ``listed`` asks for the jobs of an
-    id. Raises `SourceError`."""
+    id, ``groups`` for those of all jobs. Raises `SourceError`."""
     asked = ID.fullmatch(job.strip())
     if asked is None:
         raise SourceError(f"{job[:40]!r} is no job of Slurm: say JOB, ARRAY_TASK or JOB+OFFSET, as 12, 12_3 or 12+1")
@@ -66,7 +72,7 @@ def find_job(
     several = shape(one).nodes
     many = f", for {several} nodes or tasks at once" if several > 1 else ""
     no_use = f"; no new machine can run it: {blocked}" if blocked else ""
-    return shape(one, blocked).key, f'job {one.name} is pending{many}{no_use}; Slurm says: "{reason}"'
+    return key_among(shape(one, blocked), groups), f'job {one.name} is pending{many}{no_use}; Slurm says: "{reason}"'
 
 
 def _is_it(job: Job, number: str, task: str, offset: str) -> bool:
