@@ -1,21 +1,45 @@
-"""What `elastiqctl check` looks at where batch system and cloud meet: whether workers can be told from one another."""
+"""What `elastiqctl check` looks at where batch system and cloud meet: whether workers can be told from one another, and
+whether the pools that the batch system's side speaks of are there."""
 
 from __future__ import annotations
 
 from functools import partial
-from typing import Iterator, Sequence
+from typing import Iterable, Iterator, Protocol, Sequence, runtime_checkable
 
 from elastiq.interfaces import BatchSystem, Check, Cloud, Instances, InstanceState, Looks, Owner, Worker
 from elastiq.settings import Settings
 
 SUBJECT = "workers and instances"
 PUBLISH = "let the image publish EC2InstanceID (docs/htcondor.md)"
+POOLS = "names of pools"
 _GONE = (InstanceState.TERMINATED, InstanceState.SHUTTING_DOWN)
 
 
 def looks(settings: Settings, owner: Owner, batch: BatchSystem, clouds: Sequence[Cloud]) -> Looks:
     """``clouds`` only read (`Cloud.read_only`)."""
-    return {SUBJECT: partial(_identity, settings, owner, batch, clouds)}
+    found: Looks = {SUBJECT: partial(_identity, settings, owner, batch, clouds)}
+    return {**found, POOLS: partial(_pools, settings, batch)} if isinstance(batch, NamesPools) else found
+
+
+@runtime_checkable
+class NamesPools(Protocol):
+    """A batch system whose keys or jobs speak of elastiq's pools, which it does not know itself."""
+
+    def pools_named(self) -> Iterable[tuple[str, str, bool]]:
+        """Where one is named, its name, and whether a flavour may be named there. Raises `SourceError`."""
+
+
+def _pools(settings: Settings, batch: NamesPools) -> Iterator[Check]:
+    pools = {pool.name.lower() for pool in settings.pools}
+    flavours = {flavour.lower() for pool in settings.pools for flavour in pool.flavours}
+    named = list(dict.fromkeys(batch.pools_named()))
+    wrong = [one for one in named if one[1].lower() not in (pools | flavours if one[2] else pools)]
+    for where, name, or_flavour in wrong[:3]:
+        text = f"{where} names `{name}`, which is no pool{' and no flavour' if or_flavour else ''}"
+        more = f" (and {len(wrong) - 3} more)" if len(wrong) > 3 else ""
+        yield Check(POOLS, "warning", f"{text}{more}", f"pools are: {', '.join(sorted(pools))}")
+    if not wrong:
+        yield Check(POOLS, "ok", "those that are named are there" if named else "none is named")
 
 
 def _identity(settings: Settings, owner: Owner, batch: BatchSystem, clouds: Sequence[Cloud]) -> Iterator[Check]:

@@ -9,7 +9,7 @@ their time (ETA), count as jobs there.
 from __future__ import annotations
 
 import threading
-from typing import Any, Mapping, Sequence
+from typing import Any, Iterable, Mapping, Sequence
 
 from elastiq.errors import SourceError
 from elastiq.interfaces import BatchSystem, DrainAnswer, DrainMode, DrainOutcome, Jobs, Looks, Owner, Workers
@@ -156,6 +156,10 @@ class Celery(BatchSystem):
         gone = self.helper.ask("forgetting the worker", "forget", names=names)["gone"]
         with self._lock:
             self._roster.forget(gone)
+
+    def pools_named(self) -> Iterable[tuple[str, str, bool]]:
+        """As `elastiq.cli.cluster_checks.NamesPools` has it."""
+        return [(f"the queue {queue.name}", pool, False) for queue in self.queues for pool in queue.pools]
 
     def checks(self) -> Looks:
         from elastiq.plugins.batch.celery_checks import looks

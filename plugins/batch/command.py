@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from typing import Any, Mapping, Sequence
+from typing import Any, Iterable, Mapping, Sequence
 
 from elastiq.command import CommandError, CommandResult, run
 from elastiq.errors import SourceError, UnsupportedError
@@ -137,6 +137,10 @@ class Command(BatchSystem):
     def _act(self, key: str, *args: str, more: Mapping[str, str] = {}) -> None:
         if key in self.executables:
             self._ask(key, *args, more=more)
+
+    def pools_named(self) -> Iterable[tuple[str, str, bool]]:
+        """As `elastiq.cli.cluster_checks.NamesPools` has it."""
+        return [("`jobs`", pool, False) for group in self.jobs().groups for pool in group.pools]
 
     def checks(self) -> Looks:
         from elastiq.plugins.batch.command_checks import looks

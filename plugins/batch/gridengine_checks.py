@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import pwd
 import re
-import shutil
 import socket
 from functools import partial
 from typing import Any, Callable, Iterable, Iterator, Mapping
@@ -16,6 +15,7 @@ from typing import Any, Callable, Iterable, Iterator, Mapping
 from elastiq.interfaces import BatchSystem, Check, Looks, SourceError
 from elastiq.plugins.batch.gridengine_master import HINT, Master
 from elastiq.plugins.batch.gridengine_xml import configuration
+from elastiq.plugins.batch.tools import Tools
 
 DOCS = "docs/batch/gridengine.md"
 TOOLS = ("qstat", "qhost", "qconf", "qmod")
@@ -35,27 +35,32 @@ def looks(batch: BatchSystem, master: Master, values: Mapping[str, Any]) -> Look
     }
     if values["register"]:
         found["host groups"] = partial(_host_groups, master, values["hostgroups"])
-    folder = values.get("bin_dir")
     return {
-        "commands": partial(_commands, folder, "commands"),
-        **{subject: partial(_with_commands, folder, look, subject) for subject, look in found.items()},
+        "commands": partial(_commands, master.tools, values, "commands"),
+        **{subject: partial(_with_commands, master.tools, look, subject) for subject, look in found.items()},
     }
 
 
-def _absent(folder: Any) -> str:
-    return ", ".join(tool for tool in TOOLS if shutil.which(tool, path=folder or None) is None)
+def _absent(tools: Tools) -> str:
+    return tools.absent(*TOOLS, key="bin_dir")
 
 
-def _commands(folder: Any, subject: str) -> Iterator[Check]:
-    if absent := _absent(folder):
-        yield Check(subject, "error", f"{absent} not found", HINT)
+def _commands(tools: Tools, values: Mapping[str, Any], subject: str) -> Iterator[Check]:
+    root, cell = values.get("sge_root"), values.get("sge_cell") or "default"
+    if absent := _absent(tools):
+        yield Check(subject, "error", absent, HINT)
+    elif root and not os.path.isdir(root):
+        yield Check(subject, "error", f"sge_root {root} is no directory", "mend it in [gridengine]")
+    elif root and not os.path.isdir(os.path.join(root, cell, "common")):
+        text = f"there is no cell {cell} in sge_root {root}: no {cell}/common"
+        yield Check(subject, "error", text, "mend sge_root or sge_cell in [gridengine]")
     else:
-        yield Check(subject, "ok", f"found: {shutil.which('qstat', path=folder or None)}")
+        yield Check(subject, "ok", f"found: {tools.where('qstat')}")
 
 
-def _with_commands(folder: Any, look: Callable[[str], Iterable[Check]], subject: str) -> Iterator[Check]:
-    if absent := _absent(folder):
-        raise SourceError(f"not looked at: there is no {absent}")
+def _with_commands(tools: Tools, look: Callable[[str], Iterable[Check]], subject: str) -> Iterator[Check]:
+    if absent := _absent(tools):
+        raise SourceError(f"not looked at: {absent}")
     yield from look(subject)
 
 

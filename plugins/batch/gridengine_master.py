@@ -40,7 +40,7 @@ class Master:
             "SGE_EXECD_PORT": values.get("execd_port"),
         }
         self.environment = {name: str(value) for name, value in given.items() if value}
-        self._tools = Tools(values["command_timeout_s"], HINT, values.get("bin_dir"), self.environment)
+        self.tools = Tools(values["command_timeout_s"], HINT, values.get("bin_dir"), self.environment)
         self._limits: dict[str, Optional[int]] = {}  # tasks at once, by array
         self._site = queue.Site(tuple(values["memory_complexes"]), tuple(values["gpu_complexes"]))
         self._site_reads = 0
@@ -48,11 +48,11 @@ class Master:
 
     def run(self, tool: str, *args: str, stdin: bytes = b"") -> CommandResult:
         """What a command left behind, whatever its exit code."""
-        return self._tools.run(tool, *args, stdin=stdin)
+        return self.tools.run(tool, *args, stdin=stdin)
 
     def ask(self, tool: str, *args: str) -> str:
         """What a command printed, if it succeeded; with a master that is down each fails: "error: commlib error"."""
-        return self._tools.ask(tool, *args)
+        return self.tools.ask(tool, *args)
 
     def change(self, tool: str, *args: str, stdin: bytes = b"", fine: str = "") -> str:
         """Let a command change something; returns what it said. ``fine``: a pattern of a failure that is none, as what

@@ -39,20 +39,20 @@ def looks(pbs: PBS) -> Looks:
 
 def _absent(pbs: PBS) -> str:
     wanted = ("qstat", "pbsnodes", *(("qmgr",) if pbs.values.get("register", True) else ()))
-    return ", ".join(tool for tool in wanted if pbs.tools.where(tool) is None)
+    return pbs.tools.absent(*wanted, key="command_folder")
 
 
 def _commands(pbs: PBS, subject: str) -> Iterator[Check]:
     if absent := _absent(pbs):
         remedy = f"install them, or set command_folder in [{pbs.section}]"
-        yield Check(subject, "error", f"{absent} not found", remedy)
+        yield Check(subject, "error", absent, remedy)
     else:
         yield Check(subject, "ok", f"found: {pbs.tools.where('qstat')}")
 
 
 def _with_commands(pbs: PBS, look: Callable[[PBS, str], Iterable[Check]], subject: str) -> Iterator[Check]:
     if absent := _absent(pbs):
-        raise SourceError(f"not looked at: there is no {absent}")
+        raise SourceError(f"not looked at: {absent}")
     yield from look(pbs, subject)
 
 

@@ -40,7 +40,7 @@ def looks(slurm: Slurm) -> Looks:
 
 
 def _absent(slurm: Slurm) -> str:
-    return ", ".join(tool for tool in ("scontrol", "squeue") if slurm.source.tools.where(tool) is None)
+    return slurm.source.tools.absent("scontrol", "squeue", key="command_folder")
 
 
 def _commands(slurm: Slurm, subject: str) -> Iterator[Check]:
@@ -48,7 +48,7 @@ def _commands(slurm: Slurm, subject: str) -> Iterator[Check]:
         remedy = (
             "install Slurm's client commands (slurm-client), put them on the PATH, or set command_folder in [slurm]"
         )
-        yield Check(subject, "error", f"{absent} not found", remedy)
+        yield Check(subject, "error", absent, remedy)
         return
     release = ".".join(f"{part:02d}" for part in slurm.source.version())
     yield Check(subject, "ok", f"found: {slurm.source.tools.where('squeue')} of Slurm {release}")
@@ -56,7 +56,7 @@ def _commands(slurm: Slurm, subject: str) -> Iterator[Check]:
 
 def _with_commands(slurm: Slurm, look: Callable[[Slurm, str], Iterable[Check]], subject: str) -> Iterator[Check]:
     if absent := _absent(slurm):
-        raise SourceError(f"not looked at: there is no {absent}")
+        raise SourceError(f"not looked at: {absent}")
     yield from look(slurm, subject)
 
 

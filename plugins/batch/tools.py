@@ -38,6 +38,15 @@ class Tools:
         """The path of a command, None if there is none that we may execute."""
         return shutil.which(tool, path=self._folder)
 
+    def absent(self, *tools: str, key: str) -> str:
+        """Which of these are not there and, if ``key`` names their folder, that it is to be found there; or nothing."""
+        if not (missing := ", ".join(tool for tool in tools if self.where(tool) is None)):
+            return ""
+        if not self._folder:
+            return f"{missing} not found"
+        gone = "" if os.path.isdir(self._folder) else ", which is no directory"
+        return f"{missing} not found in {key} {self._folder}{gone}"
+
     def run(self, tool: str, *args: str, stdin: bytes = b"", timeout_s: Optional[float] = None) -> CommandResult:
         """What it left behind, whatever its exit code. Raises `SourceError` if it did not end by itself."""
         # Popen looks a name up on our own PATH, not on the child's.

@@ -113,3 +113,12 @@ def test_where_a_command_lies_is_told_of_those_that_we_may_execute(
     assert tools(folder).where("text") is None and tools(folder).where("sh") is None
     monkeypatch.setenv("PATH", str(folder))
     assert Tools(20.0, HINT).where("batq") == str(folder / "batq")
+
+
+def test_what_is_not_there_is_told_with_the_folder_that_was_to_have_it(folder: Path) -> None:
+    command(folder, "true")
+    assert tools(folder).absent("batq", key="bin_dir") == ""
+    assert tools(folder).absent("batq", "no", "not", key="bin_dir") == f"no, not not found in bin_dir {folder}"
+    gone = tools(folder / "gone").absent("batq", key="bin_dir")
+    assert gone == f"batq not found in bin_dir {folder}/gone, which is no directory"
+    assert Tools(20.0, HINT).absent("no-such-tool", key="bin_dir") == "no-such-tool not found"

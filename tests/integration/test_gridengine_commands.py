@@ -390,6 +390,14 @@ def test_a_cluster_without_any_host_makes_qsub_fail_which_is_told(cluster: FakeC
     assert any("qsub" in text for text in texts), json.dumps(texts)
 
 
+def test_a_wrong_root_or_cell_is_told_as_such(cluster: FakeCluster, tmp_path: Path) -> None:
+    (tmp_path / "default" / "common").mkdir(parents=True)
+    assert levels(plugin(sge_root=str(tmp_path)))["commands"] == "ok"
+    for key, value, said in (("sge_root", "/no", "sge_root /no is no directory"), ("sge_cell", "x", "no cell x")):
+        (check,) = plugin(**{"sge_root": str(tmp_path), key: value}).checks()["commands"]()
+        assert check.level == "error" and said in check.text
+
+
 def test_without_the_commands_nothing_else_is_looked_at(tmp_path: Path) -> None:
     checks = levels(plugin(bin_dir=str(tmp_path)))
     assert checks.pop("commands") == "error" and set(checks.values()) == {"unknown"}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Optional
+from typing import Any, Optional, cast
 
 import pytest
 
@@ -18,6 +18,7 @@ from elastiq.interfaces import (
     Workers,
     WorkerState,
 )
+from elastiq.plugin_loader import batch_class
 from elastiq.settings import Settings
 
 OWNER = Owner("test", "0123456789abcdef" * 2, frozenset({"10.0.0.1"}), "i-head")
@@ -77,6 +78,49 @@ def test_the_head_node_and_static_workers_need_no_instance() -> None:
     assert found.level == "ok"
     (found,) = of_cluster(Batch(*others), Site(), static_workers=("old",))
     assert found.level == "warning" and "no worker is there yet" in found.text
+
+
+class NamingBatch(Batch):
+    def __init__(self, *named: tuple[str, str, bool]) -> None:
+        super().__init__()
+        self._named = named
+
+    def pools_named(self) -> Any:
+        return self._named
+
+
+@pytest.mark.parametrize(
+    ("named", "levels", "words"),
+    [
+        ([("complex_values", "Large", True), ("complex_values", "m5.Large", True)], {"ok"}, "are there"),
+        ([], {"ok"}, "none is named"),
+        ([("complex_values", "nosuch", True)], {"warning"}, "complex_values names `nosuch`, which is no pool and no"),
+        ([("`jobs`", "m5.large", False)], {"warning"}, "`jobs` names `m5.large`, which is no pool"),
+        ([("`jobs`", f"p{number}", False) for number in range(5)], {"warning"}, "(and 2 more)"),
+    ],
+)
+def test_a_name_that_is_no_pools_is_told_where_the_batch_system_names_them(
+    named: list[tuple[str, str, bool]], levels: set[str], words: str
+) -> None:
+    settings = Settings("test", pools=(Pool("large", "site", ("m5.large",)),))
+    made = list(cluster_checks.looks(settings, OWNER, cast(Any, NamingBatch(*named)), [])[cluster_checks.POOLS]())
+    assert {check.level for check in made} == levels and words in made[0].text
+    assert cluster_checks.POOLS not in cluster_checks.looks(settings, OWNER, cast(Any, Batch()), [])
+
+
+@pytest.mark.parametrize(
+    ("plugin", "keys", "named"),
+    [
+        ("gridengine", {"complex_values": ["Large: slots=4"]}, [("complex_values", "large", True)]),
+        ("slurm", {"predeclared_nodes": ["large: n[1-2]", "n3"]}, [("predeclared_nodes", "large", False)]),
+        ("celery", {"queues": ["render pools=large"]}, [("the queue render", "large", False)]),
+    ],
+)
+def test_the_plugins_whose_keys_name_pools_tell_which(plugin: str, keys: Any, named: Any) -> None:
+    chosen = batch_class(plugin)
+    values = {**{option.name: option.default for option in chosen.OPTIONS}, **keys}
+    batch = chosen.from_config(values, OWNER)
+    assert isinstance(batch, cluster_checks.NamesPools) and list(batch.pools_named()) == named
 
 
 def test_a_site_that_does_not_answer_leaves_it_unknown() -> None:

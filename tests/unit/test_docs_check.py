@@ -34,7 +34,13 @@ def subjects() -> list[str]:
         EC2Cloud.from_config((pool,), OWNER).checks(),
         HTCondor.from_config(values, OWNER).checks(),
         machine_checks.looks(PLACES, settings, None),
-        {cluster_checks.SUBJECT: None, service_user.SUBJECT: None, "switches": None, "jobs of all users": None},
+        {
+            cluster_checks.SUBJECT: None,
+            cluster_checks.POOLS: None,
+            service_user.SUBJECT: None,
+            "switches": None,
+            "jobs of all users": None,
+        },
     ]
     return sorted({re.sub("^pool p: ", "", subject) for each in looks for subject in each})
 
