@@ -10,7 +10,7 @@ from elastiq.interfaces import BatchSystem, Check, Cloud, Instances, InstanceSta
 from elastiq.settings import Settings
 
 SUBJECT = "workers and instances"
-PUBLISH = "let the image publish EC2InstanceID (docs/htcondor.md)"
+PUBLISH = "let it show its instance's id or addresses (docs, the page of the batch system: the worker image)"
 POOLS = "names of pools"
 _GONE = (InstanceState.TERMINATED, InstanceState.SHUTTING_DOWN)
 
@@ -48,7 +48,9 @@ def _identity(settings: Settings, owner: Owner, batch: BatchSystem, clouds: Sequ
     static = {name.lower() for name in settings.static_workers}
     ours = [one for one in workers if one.name not in static and not _is_head(one, owner)]
     if not ours:
-        text = "no worker is there yet: whether workers show which instance they are is seen with the first"
+        text = (
+            "the batch system shows no worker yet: whether workers show which instance they are is seen with the first"
+        )
         yield Check(SUBJECT, "warning", text, "check again when the first machine has joined")
         return
     yield judged(ours, views)
@@ -67,11 +69,14 @@ def judged(workers: Sequence[Worker], views: Sequence[Instances]) -> Check:
     if told["lost"]:
         text = f"{_some(told['lost'])}: its instance has ended, or no site lists it ({counted})"
         return Check(SUBJECT, "warning", text, "none, if it just ended; else name its site's section")
+    if shared := _shared(workers, views):
+        remedy = "let each worker show the id and the addresses of its own machine, and no other's"
+        return Check(SUBJECT, "warning", f"{shared}: which of them its machine is cannot be told", remedy)
     if told["foreign"]:
         text = f"{_some(told['foreign'])}: on an instance that is not elastiq's ({counted})"
         return Check(SUBJECT, "ok", f"{text}; it is never ended")
     if told["by address"]:
-        return Check(SUBJECT, "ok", f"told {counted}; the id is surer: {PUBLISH}")
+        return Check(SUBJECT, "ok", f"told {counted}; the id is surer, where a worker can show it")
     return Check(SUBJECT, "ok", f"told {counted}")
 
 
@@ -88,6 +93,19 @@ def _of(worker: Worker, views: Sequence[Instances]) -> str:
     if any(worker.addresses & view.foreign_addresses for view in views):
         return "foreign"
     return "lost" if worker.instance_id else "stranger"
+
+
+def _shared(workers: Sequence[Worker], views: Sequence[Instances]) -> str:
+    """The first workers that show one instance as theirs, empty if none do."""
+    owned = [one for view in views for one in (*view.owned, *view.other_heads) if one.state not in _GONE]
+    ids = {one.id for one in owned}
+    for one in owned:
+        by_address = [worker for worker in workers if worker.instance_id not in ids]
+        names = [worker.name for worker in workers if worker.instance_id == one.id]
+        names += [worker.name for worker in by_address if worker.addresses & one.addresses]
+        if len(names) > 1:
+            return f"{_some(names)}: more than one worker has the id or an address of {one.id}"
+    return ""
 
 
 def _is_head(worker: Worker, owner: Owner) -> bool:

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 DOCS = "docs/batch/celery.md"
 REACH = f"see that the broker runs, and that this machine and the broker_url may use it ({DOCS})"
 
+OF_WORKERS = ("names of workers", "prefetching", "pools of workers", "drain")  # nothing is known of these without any
+
 Look = Mapping[str, Any]
 
 
@@ -90,7 +92,10 @@ def _broker(celery: Celery, subject: str) -> Iterator[Check]:
 def _with_look(
     celery: Celery, seen: Callable[[], Look], look: Callable[[Celery, Look, str], Iterable[Check]], subject: str
 ) -> Iterator[Check]:
-    yield from look(celery, seen(), subject)
+    if subject in OF_WORKERS and not seen()["processes"]:
+        yield Check(subject, "unknown", "no worker answers: it is seen with the first one that does")
+    else:
+        yield from look(celery, seen(), subject)
 
 
 def _queues(celery: Celery, look: Look, subject: str) -> Iterator[Check]:
@@ -152,7 +157,4 @@ def _pools(celery: Celery, look: Look, subject: str) -> Iterator[Check]:
 
 
 def _drain(celery: Celery, look: Look, subject: str) -> Iterator[Check]:
-    if not look["processes"]:
-        yield Check(subject, "unknown", "no worker answers that could be drained")
-    else:
-        yield Check(subject, "ok", "workers answer remote control, by which they are drained")
+    yield Check(subject, "ok", "workers answer remote control, by which they are drained")

@@ -332,6 +332,12 @@ def test_a_check_tells_what_is_wrong(
     assert (check.level, bool(check.remedy)) == (level, True)
 
 
+def test_without_a_worker_it_is_unknown_what_workers_are_like(broker: FakeBroker) -> None:
+    told = levels(celery(broker).checks())
+    unknown = {subject for subject, level in told.items() if level == "unknown"}
+    assert unknown == {"names of workers", "prefetching", "pools of workers", "drain"}
+
+
 def test_a_file_of_the_url_that_is_open_to_all_is_told(broker: FakeBroker, tmp_path: Path) -> None:
     file = tmp_path / "url"
     file.write_text(broker.url)

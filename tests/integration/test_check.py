@@ -180,7 +180,7 @@ def test_workers_that_show_which_instance_they_are_are_told_from_those_that_do_n
     assert "w1: no instance has its id or address" in of(found, "workers and instances")["text"]
     head.configure()
     head.paths.config.write_text(head.paths.config.read_text().replace("[quota]", "static_workers = w1\n[quota]"))
-    assert "no worker is there yet" in of(checks(head), "workers and instances")["text"]
+    assert "shows no worker yet" in of(checks(head), "workers and instances")["text"]
 
 
 def test_a_running_daemon_is_seen_and_left_in_peace(head: Head) -> None:

@@ -45,6 +45,13 @@ SITES = [
         ([worker("w1", "10.0.1.1")], "ok", "1 by address; the id is surer"),
         ([worker("w1", "10.0.1.1", "i-1"), worker("x", "10.0.3.3")], "ok", "x: on an instance that is not elastiq's"),
         ([worker("w1", "10.0.1.1", "i-1"), worker("x", "10.7.7.7")], "warning", "x: no instance has its id or address"),
+        (
+            [worker("w1", "10.0.1.1"), worker("w2", "10.0.1.1")],
+            "warning",
+            "w1, w2: more than one worker has the id or an",
+        ),
+        ([worker("w1", "10.9.9.8", "i-1"), worker("w2", "10.9.9.9", "i-1")], "warning", "an address of i-1"),
+        ([worker("w1", "10.0.1.1", "i-1"), worker("w2", "10.0.1.1", "i-2")], "ok", "2 by their id"),
         ([worker("x", "10.7.7.7", "i-else")], "warning", "x: its instance has ended, or no site lists it"),
         ([worker("x", "10.0.1.9", "i-old")], "warning", "x: its instance has ended"),
     ],
@@ -52,6 +59,7 @@ SITES = [
 def test_a_worker_is_told_by_its_id_or_an_address(workers: list[Worker], level: str, words: str) -> None:
     made = cluster_checks.judged(workers, SITES)
     assert made.level == level and words in made.text and (made.remedy or level == "ok")
+    assert "EC2" not in made.remedy, "words of one batch system for all"
 
 
 class Batch:
@@ -77,7 +85,7 @@ def test_the_head_node_and_static_workers_need_no_instance() -> None:
     (found,) = of_cluster(Batch(*others, worker("w1", "10.0.1.1", "i-1")), Site(), static_workers=("old",))
     assert found.level == "ok"
     (found,) = of_cluster(Batch(*others), Site(), static_workers=("old",))
-    assert found.level == "warning" and "no worker is there yet" in found.text
+    assert found.level == "warning" and "shows no worker yet" in found.text
 
 
 class NamingBatch(Batch):
