@@ -34,6 +34,7 @@ COLUMNS: Mapping[str, tuple[str, int]] = {
     "max_nodes": ("MaxNodes", 12),
     "ntasks": ("NumTasks", 10),
     "tres": ("tres-alloc", 96),
+    "memory": ("MinMemory", 12),
     "per_node": ("tres-per-node", 48),
     "per_job": ("tres-per-job", 48),
     "per_task": ("tres-per-task", 48),
@@ -68,6 +69,7 @@ class Job:
     ntasks: int = 1
     cpus: float = 1
     memory_mb: Optional[float] = None  # of the whole job, as cpus
+    all_memory: bool = False  # of each of its nodes, however much that is
     gres_of_node: str = ""
     gres_of_job: str = ""
     gres_of_task: str = ""
@@ -140,7 +142,7 @@ def _shape(job: Job, blocked: str, known: dict[object, Shape]) -> Shape:
 
 _ASKED = attrgetter(
     *("partition", "nodes", "max_nodes", "ntasks", "cpus", "memory_mb", "gres_of_node", "gres_of_job", "gres_of_task"),
-    *("features", "exclusive"),
+    *("features", "exclusive", "all_memory"),
 )
 
 
@@ -165,12 +167,14 @@ def shape(job: Job, not_eligible: str = "") -> Shape:
     """What the job asks of each of its machines.
 
     Tasks that may be spread (``-n 64``, with no number of nodes) are taken one by one: so many slots of
-    one task each, on one machine or several. Nodes that are asked for by their number are machines apart.
+    one task each, on one machine or several. Nodes that are asked for by their number are machines apart, and so are
+    those of which it wants all the memory.
     """
     nodes = job.nodes
+    alone = job.exclusive or job.all_memory
     spreads = job.ntasks > nodes and (job.max_nodes is None or job.max_nodes > nodes)
-    spreads = spreads and not job.exclusive and not job.gres_of_node
-    apart = job.exclusive or (nodes > 1 and not spreads)
+    spreads = spreads and not alone and not job.gres_of_node
+    apart = alone or (nodes > 1 and not spreads)
     nodes = job.ntasks if spreads else nodes
     memory_mb = None if job.memory_mb is None else float(math.ceil(job.memory_mb / nodes))
     per_node = _gres(job, nodes)
@@ -221,6 +225,7 @@ def from_row(row: Sequence[str]) -> Job:
     asked = tres(said["tres"])
     nodes = int(asked.get("node") or _first(said["nodes"]) or 1)
     most = _first(said["max_nodes"].rpartition("-")[2])
+    all_memory = said["memory"] == "0"  # see _takes_all_memory; by the GPU it is no 0 with 24.11, and with a default
     ntasks = _first(said["ntasks"]) or 1
     het = f"{said['het_id']}+{said['het']}" if said["het_id"] not in ("", "0") else ""
     return Job(
@@ -234,7 +239,8 @@ def from_row(row: Sequence[str]) -> Job:
         max_nodes=most or None,
         ntasks=ntasks,
         cpus=asked.get("cpu") or 1,
-        memory_mb=asked.get("mem") or None,
+        memory_mb=None if all_memory else asked.get("mem") or None,
+        all_memory=all_memory,
         gres_of_node=said["per_node"],
         gres_of_job=said["per_job"],
         gres_of_task=said["per_task"],
@@ -282,6 +288,7 @@ def from_json(row: Mapping[str, Any]) -> Job:
         tasks += f"%{limit:.0f}"
     if not tasks and array and task is not None:
         tasks = f"{task:.0f}"
+    all_memory = _takes_all_memory(row)
     het, described = number(row.get("het_job_id")), str(row.get("state_description") or "")
     return Job(
         id=f"{identifier:.0f}",
@@ -294,7 +301,8 @@ def from_json(row: Mapping[str, Any]) -> Job:
         max_nodes=int(most) if most else None,
         ntasks=ntasks,
         cpus=asked.get("cpu") or number(row.get("cpus")) or 1,
-        memory_mb=asked.get("mem") or None,
+        memory_mb=None if all_memory else asked.get("mem") or None,
+        all_memory=all_memory,
         gres_of_node=str(row.get("tres_per_node") or ""),
         gres_of_job=str(row.get("tres_per_job") or ""),
         gres_of_task=str(row.get("tres_per_task") or ""),
@@ -306,6 +314,14 @@ def from_json(row: Mapping[str, Any]) -> Job:
         depends=bool(row.get("dependency")),
         het=f"{het:.0f}+{number(row.get('het_job_offset')) or 0:.0f}" if het else "",
     )
+
+
+def _takes_all_memory(row: Mapping[str, Any]) -> bool:
+    """``--mem=0``, or no word of memory and no default: its TRES then have that of a node that slurmctld happens to
+    know (22.05, 24.11). Memory by the GPU is another thing."""
+    if "memory_per_node" not in row or row.get("memory_per_tres"):
+        return False
+    return not number(row["memory_per_node"]) and not number(row.get("memory_per_cpu"))
 
 
 def _flagged(state: Sequence[str]) -> str:

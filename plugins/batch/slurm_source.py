@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
+from dataclasses import replace
 from typing import Any, Iterable, Mapping, Optional, Sequence
 
 from elastiq.command import CommandResult
@@ -100,14 +101,23 @@ class Source:
         """All jobs that are not over. Raises `SourceError`."""
         if self._method == "json":
             found = records.document(self.ask("squeue", "-a", "--json"), "squeue --json")
-            return [queue.from_json(row) for row in records.rows(found, "jobs", "squeue --json")]
+            return self._memory_told([queue.from_json(row) for row in records.rows(found, "jobs", "squeue --json")])
         text = self.ask("squeue", "-a", "-O", queue.FORMAT)
         rows = records.table(text, len(queue.COLUMNS), "squeue")
-        return self._spread.told(queue.from_table(rows, self._wide))
+        return self._told(queue.from_table(rows, self._wide))
 
     def jobs_of(self, identifier: str) -> list[Job]:
         """The jobs of an id: one, the parts of a heterogeneous one, or of an array. Raises `SourceError`."""
-        return self._spread.told(queue.from_table(self._wide([identifier]), lambda ids: []))
+        return self._told(queue.from_table(self._wide([identifier]), lambda ids: []))
+
+    def _told(self, jobs: list[Job]) -> list[Job]:
+        return self._memory_told(self._spread.told(jobs))
+
+    def _memory_told(self, jobs: list[Job]) -> list[Job]:
+        """Where memory is not shared out, nobody takes all of it. Asked only while there is such a job."""
+        if not any(job.all_memory for job in jobs) or "MEMORY" in self.config().get("selecttypeparameters", "").upper():
+            return jobs
+        return [replace(job, all_memory=False) if job.all_memory else job for job in jobs]
 
     def _wide(self, ids: Sequence[str]) -> Iterable[Sequence[str]]:
         """Of those that are still there."""

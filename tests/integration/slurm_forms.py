@@ -39,6 +39,7 @@ def job(number: int, **said: Any) -> dict[str, Any]:
         "ntasks": 1,
         "cpus": 1,
         "memory": None,
+        "min_memory": "",  # as squeue shows it, if it is not the memory
         "features": "",
         "hosts": [],
         "user": "somebody",
@@ -127,6 +128,7 @@ def columns_of(of: dict[str, Any]) -> dict[str, str]:
         "MaxNodes": str(of["max_nodes"] or of["nodes"]),
         "NumTasks": str(of["ntasks"]),
         "tres-alloc": tres_of(of),
+        "MinMemory": of["min_memory"] or ("0" if of["memory"] is None else f"{of['memory']:g}M"),
         "tres-per-node": of["per_node"] or "N/A",
         "tres-per-job": of["per_job"] or "N/A",
         "tres-per-task": of["per_task"] or "N/A",
@@ -169,6 +171,8 @@ def old_job(of: dict[str, Any]) -> dict[str, Any]:
         "tasks": of["ntasks"],
         "cpus": of["cpus"],
         "tres_req_str": tres_of(of),
+        "memory_per_node": None if of["memory"] is None or of["min_memory"] == "0" else of["memory"],
+        "memory_per_cpu": None,
         "features": of["features"],
         "tres_per_node": of["per_node"],
         "tres_per_job": of["per_job"],
@@ -191,7 +195,8 @@ def new_job(of: dict[str, Any]) -> dict[str, Any]:
     state = LONG.get(of["state"], of["state"])
     states = [state] if state in ("PENDING", "RUNNING", "SUSPENDED") else ["RUNNING", state]
     numbers = ("array_job_id", "array_task_id", "array_max_tasks", "node_count", "max_nodes", "tasks", "cpus")
-    changed = {name: number(old[name]) for name in (*numbers, "eligible_time", "het_job_id", "het_job_offset")}
+    more = ("eligible_time", "het_job_id", "het_job_offset", "memory_per_node")
+    changed = {name: number(old[name]) for name in (*numbers, *more)}
     return {**old, **changed, "job_state": states, "shared": ["none"] if of["sharing"] == "NO" else []}
 
 

@@ -149,6 +149,25 @@ def test_fields_that_squeue_cuts_are_asked_for_again(slurm: FakeSlurm, make: Cal
     assert groups[1].requirements.endswith("feature19")
 
 
+@pytest.mark.parametrize("how", ["text", "json"])
+def test_a_job_for_all_memory_of_a_node_has_a_machine_for_itself_whatever_its_size(
+    slurm: FakeSlurm, make: Callable[..., Slurm], how: str
+) -> None:
+    """Its TRES have the memory of a node that slurmctld happens to know: seen with 22.05 and 24.11."""
+    slurm.submit(2, cpus=2, memory=60000, min_memory="0")
+    slurm.submit(3, cpus=2, memory=500)
+    slurm.submit(1, cpus=6, ntasks=6, max_nodes=2, memory=60000, min_memory="0")
+    of_version(slurm, "24.11.5")
+    for parameters, apart in (("CR_CORE_MEMORY", True), ("CR_CORE", False)):
+        slurm.load()["config"]["SelectTypeParameters"] = parameters
+        slurm.save()
+        groups = make(query_method=how).jobs().groups
+        asked = {(group.request.cpus, group.request.memory_mb): (group.waiting, group.apart) for group in groups}
+        assert asked[2, None] == (2, apart)
+        assert asked[2, 500] == (3, False)
+        assert not apart or asked[6, None] == (1, True)
+
+
 def test_jobs_whose_fields_are_cut_may_be_gone_meanwhile(slurm: FakeSlurm, make: Callable[..., Slurm]) -> None:
     slurm.submit(features="x" * 100)
     slurm.once("find_job", "gone")
