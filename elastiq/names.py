@@ -11,6 +11,16 @@ from typing import Iterable, Mapping
 
 from elastiq.inifile import ConfigError
 
+# What people call a batch system, or what it consists of, where no spelling leads to the plugin's name.
+OTHER_NAMES = {
+    **dict.fromkeys(("sge", "uge", "age", "ocs", "gcs", "ge", "grid_engine", "univa", "altair"), "gridengine"),
+    **dict.fromkeys(("rabbitmq", "redis", "amqp", "kombu"), "celery"),
+    **dict.fromkeys(("condor", "ht_condor"), "htcondor"),
+    **dict.fromkeys(("moab", "maui"), "torque"),
+    **dict.fromkeys(("pbspro", "pbs_pro", "openpbs"), "pbs"),
+    **dict.fromkeys(("script", "scripts", "exec", "executable"), "command"),
+}
+
 
 def known(group: str, built_in: Mapping[str, str]) -> dict[str, str]:
     """Where each plugin of an entry-point group is to be found, also a third party's."""
@@ -22,7 +32,11 @@ def known(group: str, built_in: Mapping[str, str]) -> dict[str, str]:
 def place_of(name: str, group: str, built_in: Mapping[str, str]) -> str:
     """Where the plugin of that name is to be found. Raises `ConfigError`."""
     places = known(group, built_in)
+    if not name:
+        raise ConfigError([f"names no plugin for {group}, known are: {', '.join(sorted(places))}"])
     if name not in places:
+        if (meant := OTHER_NAMES.get(name.lower(), "")) in places:
+            raise ConfigError([f"there is no plugin `{name}` for {group}, did you mean `{meant}`?"])
         raise ConfigError([f"there is no plugin `{name}` for {group}, {hint(name, sorted(places))}"])
     return places[name]
 

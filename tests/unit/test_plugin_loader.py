@@ -51,6 +51,23 @@ def complaint(name: str) -> str:
     return problem
 
 
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [("sge", "gridengine"), ("UGE", "gridengine"), ("redis", "celery"), ("condor", "htcondor"), ("moab", "torque")],
+)
+def test_a_batch_systems_other_name_leads_to_its_plugin(name: str, meant: str) -> None:
+    assert complaint(name) == f"there is no plugin `{name}` for elastiq.batch, did you mean `{meant}`?"
+
+
+def test_every_other_name_is_of_a_plugin_that_there_is_and_is_none_itself() -> None:
+    built_in = plugin_loader.BUILT_IN[plugin_loader.BATCH_GROUP]
+    assert set(names.OTHER_NAMES.values()) <= built_in.keys() and not names.OTHER_NAMES.keys() & built_in.keys()
+
+
+def test_no_name_at_all_is_told_with_those_that_there_are() -> None:
+    assert complaint("").startswith("names no plugin for elastiq.batch, known are: celery, command, gridengine, ")
+
+
 def test_the_built_in_plugins_are_found_with_the_keys_that_are_declared_for_them() -> None:
     from elastiq.plugins.batch import htcondor_options
     from elastiq.plugins.cloud import ec2_options
