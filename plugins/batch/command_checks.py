@@ -107,7 +107,8 @@ def _jobs(batch: Command, subject: str) -> Iterator[Check]:
 def _counted(jobs: Jobs) -> str:
     waiting = sum(group.waiting for group in jobs.groups)
     running = [group.running for group in jobs.groups if group.running is not None]
-    listed = f", {sum(running)} running" if running else ""
+    untold = ", those that run not counted: it does not say lists_running" if jobs.groups else ""
+    listed = f", {sum(running)} running" if running else untold
     return f"{waiting} waiting, in {_count(len(jobs.groups), 'group')}{listed}"
 
 

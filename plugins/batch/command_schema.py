@@ -59,7 +59,7 @@ def document(text: str, name: str) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise SourceError(f"printed no JSON ({error}): {shown(text.strip())}") from None
     if fault := checker(name)(value):
-        raise SourceError(f"printed {fault[0].lstrip('.') or 'the answer'}{fault[1]}")
+        raise SourceError(f"printed {fault[0].lstrip('.') or 'an answer'}{fault[1]}")
     found: dict[str, Any] = value
     return found
 

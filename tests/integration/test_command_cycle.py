@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import runpy
 import shutil
 import signal
 import subprocess
@@ -166,3 +167,17 @@ def test_two_executables_are_enough_for_a_whole_cycle(daemon: AtWork, queue: Dir
     until(lambda: ended(daemon))
     assert "drain: is not set: a job that starts right before its machine is ended is lost with it" in daemon.text
     assert "Traceback" not in daemon.text
+
+
+def test_a_queue_that_was_not_made_yet_is_told_with_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    environment = {**os.environ, "DIRECTORY_QUEUE": str(tmp_path)}
+    tried = subprocess.run([sys.executable, QUEUE, "jobs"], env=environment, capture_output=True, text=True)
+    assert tried.returncode == 1 and tried.stderr.endswith("(has `directory-queue init` been run?)\n")
+    monkeypatch.delenv("DIRECTORY_QUEUE", raising=False)
+    place = runpy.run_path(str(QUEUE))["place"]
+    monkeypatch.setitem(place.__globals__, "NAMED_IN", tmp_path / "none")
+    with pytest.raises(SystemExit):
+        place()
+    assert f"there is no {tmp_path}/none: write the queue's directory into it, then run init" in capsys.readouterr().err

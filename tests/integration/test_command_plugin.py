@@ -268,6 +268,9 @@ def test_checks_find_what_would_go_wrong_later(queue: FakeQueue, tmp_path: Path)
     assert levels(batch)["executables"] == levels(batch)["drain"] == "warning"
     queue.once("workers", '{"workers": [{"name": "w1", "state": "idle"}]}')
     assert levels(batch)["workers"] == "warning"  # which machine is it?
+    queue.once("jobs", '{"jobs": [{}, {"state": "running"}]}')
+    (check,) = batch.checks()["jobs"]()
+    assert "valid: 1 waiting, in 1 group, those that run not counted: it does not say lists_running, in" in check.text
     queue.once("jobs", '{"jobs": [], "missing": ["server2"]}')
     assert levels(batch)["jobs"] == "warning"
     slow = script(tmp_path, "#!/bin/sh\nsleep 0.6\necho '{\"jobs\": []}'\n")
