@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -44,6 +45,22 @@ def told(part: str) -> set[str]:
     """What the tables between this heading and the next explain."""
     text = COMMAND.partition(f"\n## {part}\n")[2].partition("\n## ")[0]
     return {name for table in tables(text) for row in table for name in re.findall(r"`([a-z_]+)`", row[0])}
+
+
+def test_the_short_example_prints_what_is_a_valid_list_of_jobs_or_fails(tmp_path: Path) -> None:
+    text = COMMAND.partition("    #!/bin/sh\n")[2].partition("\n\n")[0]
+    program = tmp_path / "jobs"
+    program.write_text("#!/bin/sh\n" + text.replace("    ", "").replace("/srv/spool/waiting", f"{tmp_path}/waiting"))
+
+    def run() -> subprocess.CompletedProcess[str]:
+        return subprocess.run(["sh", program, "jobs"], capture_output=True, text=True)
+
+    assert run().returncode != 0, "no directory is no empty queue"
+    (tmp_path / "waiting").mkdir()
+    for number in range(3):
+        found = answers.jobs(answers.listed(run().stdout))
+        assert sum(group.waiting for group in found.groups) == number
+        (tmp_path / "waiting" / f"job {number}").touch()
 
 
 def suites() -> dict[str, type[BatchConformance]]:
