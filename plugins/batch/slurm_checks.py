@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Callable, Iterable, Iterator, Mapping
 from elastiq.interfaces import Check, Looks, SourceError
 from elastiq.plugins.batch import slurm_nodes as nodes
 from elastiq.plugins.batch.slurm_records import Node
+from elastiq.plugins.batch.slurm_source import MUNGE
 
 if TYPE_CHECKING:
     from elastiq.plugins.batch.slurm import Slurm
@@ -50,12 +51,17 @@ def _commands(slurm: Slurm, subject: str) -> Iterator[Check]:
         )
         yield Check(subject, "error", absent, remedy)
         return
+    if unread := slurm.source.unread():
+        yield Check(
+            subject, "error", unread, "correct slurm_conf, or leave it out: Slurm then looks where it always does"
+        )
+        return
     release = ".".join(f"{part:02d}" for part in slurm.source.version())
     yield Check(subject, "ok", f"found: {slurm.source.tools.where('squeue')} of Slurm {release}")
 
 
 def _with_commands(slurm: Slurm, look: Callable[[Slurm, str], Iterable[Check]], subject: str) -> Iterator[Check]:
-    if absent := _absent(slurm):
+    if absent := _absent(slurm) or slurm.source.unread():
         raise SourceError(f"not looked at: {absent}")
     yield from look(slurm, subject)
 
@@ -68,7 +74,7 @@ def _slurmctld(slurm: Slurm, subject: str) -> Iterator[Check]:
     try:
         found = slurm.workers()
     except SourceError as error:
-        yield Check(subject, "error", str(error), RUNS)
+        yield Check(subject, "error", str(error), "" if MUNGE in str(error) else RUNS)
         return
     how = "" if slurm.source.as_json else ", told as text"
     yield Check(subject, "ok", f"answers, knows {_count(len(found.workers), 'worker')}{how}")
@@ -78,7 +84,13 @@ def _queue(slurm: Slurm, subject: str) -> Iterator[Check]:
     try:
         jobs = slurm.jobs()
     except SourceError as error:
-        yield Check(subject, "error", str(error), RUNS)
+        by_hand = f"run {slurm.source.tools.where('squeue')} by hand, as elastiq's user: is it Slurm's? Then {RUNS}"
+        yield Check(subject, "error", str(error), "" if MUNGE in str(error) else by_hand)
+        return
+    there = slurm.source.partitions() if slurm.partitions else []
+    if unknown := [name for name in slurm.partitions if name not in there]:
+        text = f"Slurm knows no partition {', '.join(unknown)} (it has {', '.join(there[:NAMED]) or 'none'})"
+        yield Check(subject, "error", text, "correct `partitions` in [slurm]: it is the only ones whose jobs count")
         return
     counted = sum(group.waiting + (group.running or 0) for group in jobs.groups)
     private = slurm.source.config().get("privatedata", "").lower()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import threading
 from dataclasses import replace
@@ -25,13 +26,16 @@ SCONTROL_JSON, SINFO_JSON = (23, 2), (21, 8)  # since when they print nodes as J
 ASKED_AGAIN = 200  # jobs at once whose fields were cut
 NO_JSON = re.compile(r"unrecognized option|invalid option|serializer|data_parser|plugin", re.IGNORECASE)
 NO_SUCH_JOB = "Invalid job id specified"
+NO_MUNGE = b"If munged is up"  # the first line of four, where its socket does not answer (auth_munge.c)
+MUNGE = "munge does not answer: start munged (systemctl start munge)"
 
 
 class Source:
     """The commands. Any thread may call."""
 
     def __init__(self, values: Mapping[str, Any]) -> None:
-        conf = {"SLURM_CONF": str(values["slurm_conf"])} if values.get("slurm_conf") else {}
+        self._conf = str(values.get("slurm_conf") or "")
+        conf = {"SLURM_CONF": self._conf} if self._conf else {}
         folder = values.get("command_folder")
         self.timeout_s = float(values["command_timeout_s"])
         self.tools = Tools(self.timeout_s, HINT, str(folder) if folder else None, {**ENVIRONMENT, **conf}, NOT_OURS)
@@ -42,11 +46,26 @@ class Source:
         self.changing = threading.Lock()  # held by who chooses among nodes
 
     def run(self, tool: str, *args: str) -> CommandResult:
-        return self.tools.run(tool, *args)
+        """As `Tools.run`. Raises `SourceError` also if it could not ask at all."""
+        if unread := self.unread():
+            raise SourceError(unread)
+        result = self.tools.run(tool, *args)
+        if result.returncode != 0 and NO_MUNGE in result.stderr[:2000]:
+            raise SourceError(f"{tool}: {MUNGE}")
+        return result
+
+    def unread(self) -> str:
+        """Why Slurm's commands could not read their file, which they try again and again for a minute."""
+        if not self._conf or os.access(self._conf, os.R_OK):
+            return ""
+        return f"slurm_conf in [slurm]: {self._conf} is not there, or not to be read by this user"
 
     def ask(self, tool: str, *args: str) -> str:
         """What it printed. Raises `SourceError`."""
-        return self.tools.ask(tool, *args)
+        result = self.run(tool, *args)
+        if result.returncode != 0:
+            raise failed(result, [tool, *args])
+        return result.text
 
     def version(self) -> tuple[int, int]:
         """Of the installed commands, as (22, 5). Raises `SourceError`."""
@@ -127,6 +146,10 @@ class Source:
                 return []
             raise failed(result, ("squeue", "-j"))
         return records.table(result.text, len(queue.COLUMNS), "squeue")
+
+    def partitions(self) -> list[str]:
+        """The names of all. Raises `SourceError`."""
+        return re.findall(r"(?m)^PartitionName=(\S+)", self.ask("scontrol", "-a", "-o", "show", "partition"))
 
     def _record(self, job: str) -> str:
         """Of a job, or of all of them. Nothing of one that is gone."""

@@ -153,6 +153,10 @@ class Command:
             time.sleep(300)
         if what == "fail":
             return 1, "", "slurm_load error: Unable to contact slurm controller (connect failure)\n"
+        if what == "munge":
+            error = 'Munge encode failed: Failed to access "/run/munge/munge.socket.2": No such file or directory'
+            lines = ("If munged is up, restart with --num-threads=10", error, "slurm_send_node_msg: auth_g_create: no")
+            return 1, "", "".join(f"{self.tool}: error: {line}\n" for line in lines)
         if what == "error":
             return (
                 0,
@@ -195,6 +199,9 @@ class Command:
                     "scontrol: unrecognized option '--json'\nTry \"scontrol --help\" for more information"
                 )
             return self.json("nodes", [forms.new_node(*self.of(name)) for name in self.listed()])
+        if words == ["show", "partition"]:
+            names = sorted({name for of in self.state["nodes"].values() for name in of["partitions"]})
+            return self.print("\n".join(f"PartitionName={name} AllowGroups=ALL State=UP" for name in names))
         if words[:2] == ["show", "job"]:
             jobs = [each for each in self.state["jobs"] if str(each["id"]) == words[-1] or len(words) == 2]
             return self.print("\n".join(map(forms.job_line, jobs)))

@@ -123,9 +123,36 @@ def test_a_configuration_of_slurm_and_a_folder_of_commands_are_passed_on(
 ) -> None:
     told = tmp_path / "told"
     (slurm.bin / "scontrol").write_text(f'#!/bin/sh\necho "$SLURM_CONF $TZ" >{told}\necho slurm 20.02\n')
+    conf = tmp_path / "slurm.conf"
+    conf.touch()
     with pytest.raises(SourceError):
-        make(slurm_conf="/etc/other/slurm.conf").workers()
-    assert told.read_text().split() == ["/etc/other/slurm.conf", "UTC"]
+        make(slurm_conf=str(conf)).workers()
+    assert told.read_text().split() == [str(conf), "UTC"]
+
+
+def test_a_slurm_conf_that_is_not_there_is_named_before_any_command_waits_for_it(
+    slurm: FakeSlurm, make: Callable[..., Slurm], tmp_path: Path
+) -> None:
+    batch = make(slurm_conf=str(tmp_path / "slurm.cnf"))
+    for read in (
+        batch.jobs,
+        batch.workers,
+        partial(batch.find_job, "1"),
+        partial(batch.drain, "w1", DrainMode.IF_IDLE),
+    ):
+        with pytest.raises(SourceError, match=r"slurm_conf in .slurm.: .*/slurm.cnf is not there"):
+            read()
+    commands, *others = found(batch.checks())
+    assert (commands.level, "slurm.cnf" in commands.text) == ("error", True)
+    assert {check.level for check in others} == {"unknown"}
+    assert slurm.calls("squeue") == slurm.calls("scontrol") == slurm.calls("sinfo") == []
+
+
+def test_a_munge_that_does_not_answer_is_one_clear_line(slurm: FakeSlurm, make: Callable[..., Slurm]) -> None:
+    slurm.once("jobs", "munge")
+    with pytest.raises(SourceError) as caught:
+        make().jobs()
+    assert str(caught.value) == "squeue: munge does not answer: start munged (systemctl start munge)"
 
 
 def test_commands_that_are_not_there_are_named_with_what_to_install(make: Callable[..., Slurm], tmp_path: Path) -> None:
@@ -411,6 +438,19 @@ def test_a_machine_that_comes_up_at_a_recycled_address_gets_the_node_that_has_it
 
 def check_of(batch: Slurm, subject: str) -> list[tuple[str, str]]:
     return [(check.level, check.text) for check in found(batch.checks()) if check.subject == subject]
+
+
+def test_a_partition_that_slurm_does_not_know_is_an_error(slurm: FakeSlurm, make: Callable[..., Slurm]) -> None:
+    slurm.add_node("w1", "10.0.0.1", partitions=["main", "gpu"])
+    said = check_of(make(partitions=("main", "nosuch")), "queue")
+    assert said == [("error", "Slurm knows no partition nosuch (it has gpu, main)")]
+    assert [level for level, _ in check_of(make(partitions=("main", "gpu")), "queue")] == ["ok"]
+
+
+def test_of_a_queue_that_cannot_be_read_the_command_is_named(slurm: FakeSlurm, make: Callable[..., Slurm]) -> None:
+    slurm.once("jobs", "garble")
+    (check,) = [check for check in found(make().checks()) if check.level == "error"]
+    assert f"run {slurm.bin}/squeue by hand" in check.remedy
 
 
 def test_checks_change_nothing_and_name_what_is_wrong(slurm: FakeSlurm, make: Callable[..., Slurm]) -> None:
