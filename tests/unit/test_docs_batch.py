@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from elastiq import config
 from elastiq.conformance.batch import BatchConformance
 from elastiq.interfaces import Owner
 from elastiq.plugin_loader import BATCH_GROUP, BUILT_IN, batch_class
@@ -61,6 +62,17 @@ def test_the_short_example_prints_what_is_a_valid_list_of_jobs_or_fails(tmp_path
         found = answers.jobs(answers.listed(run().stdout))
         assert sum(group.waiting for group in found.groups) == number
         (tmp_path / "waiting" / f"job {number}").touch()
+
+
+def test_the_examples_of_torque_and_pbs_are_configurations_without_a_fault(tmp_path: Path) -> None:
+    whole, torque, *_ = re.findall(r"(?s)```ini\n(.*?)```", (DOCS / "batch" / "pbs.md").read_text("utf-8"))
+    (tmp_path / "pbs-worker.sh").write_text("#!/bin/sh\n")
+    (tmp_path / "pbs-worker.sh").chmod(0o600)
+    path = tmp_path / "elastiq.conf"
+    rest = whole[whole.index("[ec2]") :]
+    for text in (whole, torque.replace("[elastiq]\n", "[elastiq]\ncluster_name = c\n") + rest):
+        path.write_text(text)
+        assert config.load(path).warnings == []
 
 
 def suites() -> dict[str, type[BatchConformance]]:
