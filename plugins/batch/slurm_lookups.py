@@ -9,7 +9,7 @@ from elastiq.errors import SourceError
 from elastiq.interfaces import JobGroup
 from elastiq.plugins.batch import hostlists
 from elastiq.plugins.batch.shapes import key_among
-from elastiq.plugins.batch.slurm_jobs import PENDING, RUNNING, Job, shape, why_not
+from elastiq.plugins.batch.slurm_jobs import PENDING, RUNNING, Job, shape, tasks_of, why_not
 from elastiq.plugins.batch.slurm_records import SEPARATOR, UNSET, table
 
 # %i is 12, 12_3 or 12+1; each takes the room that it needs (squeue(1), --format).
@@ -53,12 +53,13 @@ def find_job(
     asked = ID.fullmatch(job.strip())
     if asked is None:
         raise SourceError(f"{job[:40]!r} is no job of Slurm: say JOB, ARRAY_TASK or JOB+OFFSET, as 12, 12_3 or 12+1")
-    found = [one for one in listed(asked[1]) if _is_it(one, asked[1], asked[2], asked[3])]
+    there = list(listed(asked[1]))
+    found = [one for one in there if _is_it(one, asked[1], asked[2], asked[3])]
     if not found:
         raise SourceError(
             f"the queue does not hold job {job.strip()}: it ended (sacct knows), or there never was such a job"
         )
-    one = min(found, key=lambda each: each.state not in PENDING)
+    one = min(found, key=lambda each: (each.state not in PENDING, each.het))  # of a heterogeneous one the first part
     if one.state in RUNNING:
         return "", f"job {one.name} is on a machine ({one.state})"
     if one.state not in PENDING:
@@ -72,7 +73,25 @@ def find_job(
     several = shape(one).nodes
     many = f", for {several} nodes or tasks at once" if several > 1 else ""
     no_use = f"; no new machine can run it: {blocked}" if blocked else ""
-    return key_among(shape(one, blocked), groups), f'job {one.name} is pending{many}{no_use}; Slurm says: "{reason}"'
+    more = _of_the_array(one, there) + _other_parts(one, found)
+    said = f'job {one.name} is pending{many}{no_use}{more}; Slurm says: "{reason}"'
+    return key_among(shape(one, blocked), groups), said
+
+
+def _of_the_array(one: Job, there: Iterable[Job]) -> str:
+    """How many of its tasks count, where not all of those that wait may run."""
+    waiting, limit = tasks_of(one)
+    if limit is None:
+        return ""
+    running = sum(job.array == one.array and job.state in RUNNING for job in there)
+    counted = max(0, min(waiting, limit - running))
+    return f"; of its {waiting} tasks that wait, {counted} count: {limit} may run at once (%{limit}), {running} do"
+
+
+def _other_parts(one: Job, found: Iterable[Job]) -> str:
+    """Of a heterogeneous job that was asked for as a whole."""
+    others = ", ".join(sorted(job.name for job in found if job.het and job.name != one.name)[:10])
+    return f"; this is one part of a heterogeneous job, explain the others too: {others}" if others else ""
 
 
 def _is_it(job: Job, number: str, task: str, offset: str) -> bool:

@@ -233,9 +233,10 @@ def test_other_partitions_are_not_looked_at_where_some_are_named(slurm: FakeSlur
         ("3", False, "JobHeldUser"),
         ("4", False, "on a machine"),
         ("5", True, "no new machine can run it"),
-        ("6_17", True, "job 6"),
+        ("6_17", True, "of its 20 tasks that wait, 5 count: 5 may run at once (%5), 0 do"),
         ("6", True, "job 6"),
-        ("7+1", True, "job 7+1"),
+        ("7+1", True, 'job 7+1 is pending; Slurm says: "Resources"'),
+        ("7", True, "job 7+0 is pending; this is one part of a heterogeneous job, explain the others too: 7+1"),
         ("9", False, "state RH"),
     ],
 )
