@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 JOBS = 10_000
 FEWER = 1_000
-AT_MOST = 30  # times as long for ten times as many: growth by the square would be a hundred times
+AT_MOST = 50  # times as long for ten times as many: growth by the square would be a hundred times
 
 
 def used_s() -> float:

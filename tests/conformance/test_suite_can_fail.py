@@ -104,7 +104,7 @@ class HidesWhatIsMissing(SimulatedBatch):
 class ComparesEachJobWithEach(SimulatedBatch):
     def jobs(self) -> Jobs:
         waiting = [number for jobs in self._world.waiting_by_shape().values() for number in jobs]
-        for _ in waiting[::2]:
+        for _ in (*waiting, *waiting):  # so much that it is most of the time also with few
             sum(waiting)
         return super().jobs()
 
