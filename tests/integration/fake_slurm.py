@@ -156,7 +156,9 @@ class Command:
         if what == "munge":
             error = 'Munge encode failed: Failed to access "/run/munge/munge.socket.2": No such file or directory'
             lines = ("If munged is up, restart with --num-threads=10", error, "slurm_send_node_msg: auth_g_create: no")
-            return 1, "", "".join(f"{self.tool}: error: {line}\n" for line in lines)
+            complaint = "".join(f"{self.tool}: error: {line}\n" for line in lines)
+            errors = json.dumps({"errors": [{"error": "Failed while looking for jobs"}], "jobs": []})
+            return (0, errors, complaint) if "--json" in self.args else (1, "", complaint)
         if what == "error":
             return (
                 0,

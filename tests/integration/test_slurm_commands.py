@@ -148,10 +148,11 @@ def test_a_slurm_conf_that_is_not_there_is_named_before_any_command_waits_for_it
     assert slurm.calls("squeue") == slurm.calls("scontrol") == slurm.calls("sinfo") == []
 
 
-def test_a_munge_that_does_not_answer_is_one_clear_line(slurm: FakeSlurm, make: Callable[..., Slurm]) -> None:
+@pytest.mark.parametrize("how", ["text", "json"])
+def test_a_munge_that_does_not_answer_is_one_clear_line(slurm: FakeSlurm, make: Callable[..., Slurm], how: str) -> None:
     slurm.once("jobs", "munge")
     with pytest.raises(SourceError) as caught:
-        make().jobs()
+        make(query_method=how).jobs()
     assert str(caught.value) == "squeue: munge does not answer: start munged (systemctl start munge)"
 
 
