@@ -12,7 +12,7 @@ from typing import Any, Mapping, Sequence
 
 from elastiq.cli.style import clean, columns, cut, pad
 from elastiq.cli.table import Screen, duration
-from elastiq.cli.view import HANGING_S, STATES, notices_of, request
+from elastiq.cli.view import HANGING_S, STATES, notices_of, request, running
 from elastiq.wording import counted
 
 Status = Mapping[str, Any]
@@ -94,7 +94,7 @@ def _head(screen: Screen, status: Status, now: float) -> list[str]:
     queue, quota = status["queue"], status["quota"]
     unmatchable = f" ({queue['unmatchable_jobs']} unmatchable)" if queue["unmatchable_jobs"] else ""
     age = "never read" if queue["age_s"] is None else f"read {duration(queue['age_s'])} ago"
-    jobs = f"jobs    {queue['waiting_jobs']} waiting{unmatchable}, {queue['running_jobs']} running; {age}"
+    jobs = f"jobs    {queue['waiting_jobs']} waiting{unmatchable}, {running(queue)}; {age}"
     count = Counter(node["state"] for node in status["nodes"])
     states = ", ".join(f"{count[state]} {state}" for state in STATES if count[state])
     most = "" if quota["max_vms"] is None else f" of {quota['max_vms']}"

@@ -62,6 +62,12 @@ def notices_of(status: Status) -> list[str]:
     return [*status["notices"], *([LOG_LOST.format(counted(lost, "time"))] if lost else [])]
 
 
+def running(queue: Status) -> str:
+    """How many jobs run, as far as the batch system says it."""
+    untold = any(group.get("running", 0) is None for group in queue["groups"])
+    return "running ones not told" if untold else f"{queue['running_jobs']} running"
+
+
 def _queue(screen: Screen, queue: Status) -> list[str]:
     if queue["age_s"] is None:
         return [screen.line("jobs: not known yet")]
@@ -70,7 +76,7 @@ def _queue(screen: Screen, queue: Status) -> list[str]:
     if queue["known"] and not queue["complete"]:
         known = ", a part did not answer"
     unmatchable = f" ({queue['unmatchable_jobs']} of them unmatchable)" if queue["unmatchable_jobs"] else ""
-    counts = f"{queue['waiting_jobs']} waiting{unmatchable}, {queue['running_jobs']} running"
+    counts = f"{queue['waiting_jobs']} waiting{unmatchable}, {running(queue)}"
     lines = [screen.line(f"jobs: {counts}; {read}{known}")]
     groups = sorted(
         (g for g in queue["groups"] if g["waiting"]), key=lambda g: (g["matchable"], -g["waiting"])

@@ -49,12 +49,12 @@ def listed(text: str, running: bool = False) -> Listed:
 
 
 def jobs(found: Listed) -> Jobs:
-    """By their shapes. How many run is only told where all of them are listed."""
+    """By their shapes. How many run is only told where all of them are listed, that some do always."""
     groups = Groups()
     shapes: dict[str, Shape] = {}  # 10,000 jobs are few shapes, and to make one costs more than to find it
     for row in found.rows:
         state = row.get("state", "waiting")
-        if state == "held" or (state == "running" and not found.lists_running):
+        if state == "held":
             continue
         said = repr([row.get(key) for key in SHAPE])
         one = shapes.get(said) or shapes.setdefault(said, shape(row))

@@ -144,6 +144,14 @@ def lines_of(quota: dict[str, Any], *pools: dict[str, Any]) -> list[str]:
     return view.text(status(quota, *pools), 4711, 1.0).splitlines()
 
 
+def test_running_jobs_that_the_batch_system_does_not_count_are_not_called_none() -> None:
+    assert "jobs: 0 waiting, 0 running; read 1 s ago" in view.text(status({}), 4711, 1.0)
+    group = {"waiting": 0, "running": None}
+    untold = status({})
+    untold["queue"]["groups"] = [group]
+    assert "jobs: 0 waiting, running ones not told; read 1 s ago" in view.text(untold, 4711, 1.0)
+
+
 def test_a_queue_that_was_never_read_has_no_counts() -> None:
     unread = status({})
     unread["queue"] |= {"known": False, "age_s": None}

@@ -59,6 +59,7 @@ def test_running_jobs_are_counted_only_where_all_of_them_are_listed() -> None:
     rows = [{"cpus": 1}, {"cpus": 1, "state": "running", "workers": ["w1"], "count": 3}]
     assert [(group.waiting, group.running) for group in jobs(*rows)] == [(1, None)]
     assert [(group.waiting, group.running) for group in jobs(*rows, lists_running=True)] == [(1, 3)]
+    assert [(group.waiting, group.running) for group in jobs(rows[1])] == [(0, None)], "unknown is not none"
 
 
 def test_a_running_job_without_workers_belies_that_all_are_listed() -> None:
