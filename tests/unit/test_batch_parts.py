@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from elastiq.interfaces import DrainMode, DrainOutcome, Resources, SourceError
 from elastiq.plugins.batch import careful_drain, hosts, index_sets
-from elastiq.plugins.batch.shapes import Groups, Shape
+from elastiq.plugins.batch.shapes import Groups, Shape, key_among
 
 ONE_CPU = Shape(Resources(cpus=1))
 
@@ -66,6 +66,16 @@ def test_jobs_that_only_differ_in_why_they_cannot_run_have_keys_of_their_own() -
     alone = Groups()
     alone.add(Shape(Resources(cpus=1), not_eligible="no licence"), waiting=2)
     assert [group.key for group in alone.all()] == [ONE_CPU.key]
+
+
+def test_the_key_of_a_job_that_cannot_run_is_that_of_its_group_whatever_else_waits() -> None:
+    blocked = Shape(Resources(cpus=1), not_eligible="no licence")
+    for others in ((), (ONE_CPU,), (Shape(Resources(cpus=1), not_eligible="over its limit"),)):
+        groups = Groups()
+        for shape in (*others, blocked):
+            groups.add(shape, waiting=1)
+        (own,) = [group for group in groups.all() if group.not_eligible == "no licence"]
+        assert key_among(blocked, groups.all) == own.key
 
 
 # --------------------------------------------------------------------------- addresses
