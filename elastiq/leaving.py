@@ -49,9 +49,11 @@ def _replaced_when_idle(s: Situation, pool: Pool, node: Node) -> str:
 
 
 def replace(s: Situation, orders: Orders) -> None:
-    """Launch another for each machine that runs jobs and is about to be taken: from any other offer."""
+    """Launch another for each machine that runs jobs and is about to be taken: from any other offer. If nothing can be
+    launched as it is noticed, as long as it runs them: by then it is being drained."""
     for node in s.registry:
-        if node.notice and node.state is State.BUSY and not node.replaced:
+        works = node.state is State.BUSY or (node.state is State.DRAINING and node.runs_something)
+        if node.notice and works and not node.replaced:
             _replace(s, orders, node, _in_use(node))
 
 

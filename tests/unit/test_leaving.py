@@ -249,6 +249,18 @@ def test_it_is_replaced_once_however_long_it_takes_to_go() -> None:
     assert launched(plan(s)) == {}
 
 
+def test_one_for_which_nothing_could_be_launched_at_first_is_replaced_while_its_last_jobs_run() -> None:
+    s = situation(nodes=[taken()], settings=some_settings(pools=(SPOT,)), no_launch="jobs have started since")
+    made = plan(s)
+    assert (launched(made), drained(made)) == ({}, ["i-1"])
+    carry_out(s, made)
+    s = replace(s, no_launch="")
+    assert plan(s).launches[0].replaces == ("launch.1",)
+    (node,) = s.registry
+    node.seen = a_worker(state=WorkerState.DRAINED)
+    assert launched(plan(s)) == {}, "it has no job any more"
+
+
 def test_each_that_is_taken_is_replaced() -> None:
     s = situation(nodes=[taken(1), taken(2), a_node(State.BUSY, 3)], settings=some_settings(pools=(SPOT,)))
     made = settles(s)
