@@ -16,7 +16,7 @@ NO_NONSENSE = "what Slurm never answers is tried over fake commands"
 
 
 @pytest.fixture(scope="module")
-def rig() -> Iterator[slurm.Slurm]:
+def cluster_of_slurm() -> Iterator[slurm.Slurm]:
     suite = "trixie"
     try:
         made = slurm.Slurm.start(suite, MORE)
@@ -42,8 +42,8 @@ class TestSlurm(BatchConformance):
     }
 
     @pytest.fixture
-    def bench(self, rig: slurm.Slurm) -> Iterator[RealSlurm]:
-        made = RealSlurm(rig, rig.tools.parent / "powerless")
+    def bench(self, cluster_of_slurm: slurm.Slurm) -> Iterator[RealSlurm]:
+        made = RealSlurm(cluster_of_slurm, cluster_of_slurm.tools.parent / "powerless")
         yield made
         made.close()
 
