@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import itertools
 import random
 import threading
 import time
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import Any, Callable, Iterable, Iterator, Optional
 
 from tests.ec2_server import EC2Server, Rule, error, moto_reservations
-from tests.integration.fake_htcondor import FakePool, read_state, write_state
+from tests.integration.fake_htcondor import FakePool, read_state, worker, write_state
 
 CORES = 4  # of a machine, and of a job: one job a machine
 STEP_S = 0.5
@@ -48,6 +49,7 @@ CONDOR_FAULTS = (
 @dataclass
 class Job:
     length_s: float
+    number: int
     worker: str = ""
     ends_at: float = 0.0
 
@@ -101,6 +103,7 @@ class Site:
         self.wanted = 0  # jobs that should wait or run
         self.at_effect: Optional[Callable[[], None]] = None  # once, before a launch or an end is answered
         self.jobs: list[Job] = []
+        self._numbers = itertools.count(1)
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._live, daemon=True)
 
@@ -210,10 +213,7 @@ class Site:
                         job.worker = ""
             elif not machine.worker and machine.joins_at <= now and alive[machine.id]._state.name == "running":
                 machine.worker = f"{machine.id}.example.org"
-                workers[machine.worker] = {
-                    "address": alive[machine.id].private_ip, "cpus": CORES, "memory": 8192, "slots": [],
-                    "drain": None, "shown_drain": None, "starts": 0, "retirement": 10**7,
-                }  # fmt: skip
+                workers[machine.worker] = worker(machine.worker, alive[machine.id].private_ip, CORES, 8192)
 
     def _run_jobs(self, workers: dict[str, Any], now: float) -> None:
         for job in [job for job in self.jobs if job.worker and job.ends_at <= now]:
@@ -224,14 +224,15 @@ class Site:
         for job in waiting[: max(0, len(self.jobs) - self.wanted)]:
             self.jobs.remove(job)
         while len(self.jobs) < self.wanted:
-            self.jobs.append(Job(self.rng.uniform(3.0, 25.0)))
+            self.jobs.append(Job(self.rng.uniform(3.0, 25.0), next(self._numbers)))
         free = [(name, w) for name, w in workers.items() if not w["slots"] and w["drain"] is None]
-        for job, (name, worker) in zip([job for job in self.jobs if not job.worker], free):
+        for job, (name, its) in zip([job for job in self.jobs if not job.worker], free):
             job.worker, job.ends_at = name, now + job.length_s
-            worker["slots"], worker["starts"] = [CORES], worker["starts"] + 1
+            its["slots"], its["starts"] = [CORES], its["starts"] + 1
 
     def _ad(self, job: Job) -> dict[str, Any]:
         ad = {"JobStatus": 2 if job.worker else 1, "JobUniverse": 5, "RequestCpus": CORES, "RequestMemory": 1000}
+        ad |= {"ClusterId": job.number, "ProcId": 0}
         host = f"slot1_1@{job.worker}" if job.worker else ""
         return {"schedd": "head", "owner": "somebody", "host": host, "ad": ad}
 

@@ -89,21 +89,7 @@ class FakePool:
         self.save()
 
     def add_worker(self, name: str, address: str, cpus: float = 4, memory_mb: float = 8192) -> None:
-        self.load()["workers"][name.lower()] = {
-            "machine": name,
-            "address": address,
-            "cpus": cpus,
-            "memory": memory_mb,
-            "slots": [],
-            "ad": {},
-            "top_ad": {},  # of the slot that the others are cut from
-            "slot_ad": {},  # of those
-            "static": False,
-            "drain": None,
-            "shown_drain": None,
-            "starts": 0,
-            "retirement": 10**7,
-        }
+        self.load()["workers"][name.lower()] = worker(name, address, cpus, memory_mb)
         self.save()
 
     def start_job(self, worker: str, cpus: float = 1) -> None:
@@ -129,6 +115,25 @@ class FakePool:
         ended = next(job for job in self.state["jobs"] if job["host"] == f"slot1_1@{of['machine']}")
         self.state["jobs"].remove(ended)
         self.save()
+
+
+def worker(name: str, address: str, cpus: float, memory_mb: float) -> dict[str, Any]:
+    """An idle one; it stands in the state by its name in small letters."""
+    return {
+        "machine": name,
+        "address": address,
+        "cpus": cpus,
+        "memory": memory_mb,
+        "slots": [],
+        "ad": {},
+        "top_ad": {},  # of the slot that the others are cut from
+        "slot_ad": {},  # of those
+        "static": False,
+        "drain": None,
+        "shown_drain": None,
+        "starts": 0,
+        "retirement": 10**7,
+    }
 
 
 def read_state(folder: Path) -> dict[str, Any]:
