@@ -343,7 +343,7 @@ def test_a_directory_that_root_makes_at_the_start_need_not_be_there(paths: Paths
 
 def test_root_becomes_nobody_who_cannot_run_this_elastiq(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: Any, **more: Any) -> Any:
-        raise PermissionError(13, "Permission denied", "/root/python3")
+        raise PermissionError(13, "Permission denied", "/srv/python3")
 
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     monkeypatch.setattr("subprocess.run", refuse)

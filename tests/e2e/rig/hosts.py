@@ -101,7 +101,7 @@ class Host:
         if running(self._pid_file) is None:
             raise RigError(f"{self.name} did not start: {self._said()}")
         pid = self._find_pid()
-        return pid is not None and os.path.exists(f"/proc/{pid}/root/run/started")
+        return pid is not None and Path("/proc", str(pid), "root", "run", "started").exists()
 
     def _said(self) -> str:
         return self._log.read_text(errors="replace")[-2000:] if self._log.exists() else "nothing was said"
