@@ -69,6 +69,8 @@ def _update(registry: Registry, node: Node, instance: Instance, began: float, wa
     """The cloud's word on one node."""
     if instance != node.instance:
         registry.touched[node.id] = node
+    if node.state is State.REQUESTED:  # whatever is told of it, it was made: history counts launches by this
+        registry.move(node, State.PENDING, node.reason, wall)
     node.instance, node.unlisted = instance, 0
     node.addresses = instance.addresses or node.addresses
     node.flavour = node.flavour or instance.flavour
@@ -80,9 +82,7 @@ def _update(registry: Registry, node: Node, instance: Instance, began: float, wa
         return
     elif state is InstanceState.SHUTTING_DOWN:
         registry.move(node, State.TERMINATING, f"the cloud is ending it: {detail}", wall)
-    elif state in (InstanceState.PENDING, InstanceState.UNKNOWN) and node.state is State.REQUESTED:
-        registry.move(node, State.PENDING, node.reason, wall)  # whatever it is called, it was made
-    elif state is InstanceState.RUNNING and node.state in (State.REQUESTED, State.PENDING):
+    elif state is InstanceState.RUNNING and node.state is State.PENDING:
         registry.move(node, State.BOOTING, node.reason, wall)
     elif state not in (InstanceState.PENDING, InstanceState.RUNNING):
         from elastiq.discrepancies import troubled

@@ -10,6 +10,7 @@ import pytest
 
 from elastiq.discrepancies import LISTINGS_BEFORE_GONE
 from elastiq.interfaces import Instance, InstanceState, Resources, Worker, WorkerState
+from elastiq.metrics.tally import Tally
 from elastiq.nodes import AT_BOOT, Node, Registry, State
 from elastiq.reconcile import CLOCK_SKEW_S, match, take_instances, take_workers
 from tests.unit.values import NOW, WALL, a_node, a_registry, a_worker, an_instance, listing, view
@@ -400,6 +401,23 @@ def test_an_intents_machine_in_a_state_that_nobody_knows_was_made_all_the_same()
     assert registry.requested("launch") == [nodes[1]]
     list_site(registry, odd, an_instance("i-8", intent="launch"))
     assert [node.instance_id for node in nodes] == ["i-7", "i-8"]
+
+
+@pytest.mark.parametrize("says", InstanceState)
+def test_a_launch_that_a_listing_tells_of_before_its_answer_is_in_the_history_as_any_other(says: InstanceState) -> None:
+    node = a_node(State.REQUESTED, reason="1 waiting job")
+    registry = a_registry(node)
+    list_site(registry, an_instance("i-7", state=says, intent="launch"))
+    first = registry.moves[0]
+    assert (first.before, first.after, first.reason, first.legal) == (
+        State.REQUESTED,
+        State.PENDING,
+        "1 waiting job",
+        True,
+    )
+    tally = Tally()
+    tally.take([(n, 0.0, move.after.value, "i-7", "ec2", move.reason) for n, move in enumerate(registry.moves, 1)])
+    assert tally.counts["launches_total", "ec2"] == 1
 
 
 def test_a_stopped_machine_whose_worker_still_reports_is_left_alone_until_it_does_no_more() -> None:
