@@ -1,0 +1,73 @@
+"""What every reader of traces gives: jobs in the order of their submission, and what became of the lines."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Iterator, NamedTuple, Optional, Protocol
+
+from elastiq.interfaces import Resources
+
+SHOWN = 5  # line numbers of each kind that a person is shown
+
+
+class TraceError(ValueError):
+    """The file is no trace that can be read. One line, with the path and, where there is one, the line."""
+
+
+class TraceJob(NamedTuple):
+    """One job of a trace.
+
+    ``at_s`` is when it was submitted, in seconds since the first job of the trace. ``run_s`` is how long it ran on
+    what it asked for. ``removed_after_s``: it was removed so many seconds after its submission while it waited, and
+    is removed again if it waits then. ``after`` names jobs of the same trace that must have ended before this one is
+    submitted, ``think_s`` later; a name that is not known, or of a job that ended, holds nothing up.
+    """
+
+    at_s: float
+    request: Resources
+    run_s: float
+    name: str = ""
+    removed_after_s: Optional[float] = None
+    after: tuple[str, ...] = ()
+    think_s: float = 0.0
+
+
+@dataclass
+class Lines:
+    """What became of the lines of a trace; complete once it was iterated over to its end."""
+
+    jobs: int = 0  # that are given
+    cancelled: int = 0  # of these: removed while they waited
+    left_out: dict[str, int] = field(default_factory=dict)  # no fault of the line: by the reason in a few words
+    bad: int = 0  # that are no jobs at all
+    bad_lines: list[int] = field(default_factory=list)  # the first numbers of these, from 1
+    bad_why: str = ""  # what is wrong with the first of them
+
+    def is_bad(self, number: int, why: str) -> None:
+        """Count a line that is none."""
+        self.bad += 1
+        self.bad_why = self.bad_why or why
+        if len(self.bad_lines) < SHOWN:
+            self.bad_lines.append(number)
+
+    def leave_out(self, why: str) -> None:
+        """Count a job that cannot be played, as one of which no run time is known."""
+        self.left_out[why] = self.left_out.get(why, 0) + 1
+
+
+class Trace(Protocol):
+    """A file of jobs. Iterate over it as often as you like: it is read anew each time, and memory stays flat.
+
+    Iterating raises `TraceError` or `OSError`. ``began_at`` is the wall time of the first job's submission where the
+    trace has one, after the first job was given.
+    """
+
+    format: str
+    lines: Lines
+    began_at: Optional[float]
+
+    def __iter__(self) -> Iterator[TraceJob]:
+        """The jobs by ``at_s``, ascending."""
+
+    def read_part(self) -> float:
+        """How much of the file was read, 0 to 1: for a progress bar."""
