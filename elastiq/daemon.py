@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import logging
-import threading
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Callable, Optional
 
-from elastiq import planner, status
+from elastiq import planner
 from elastiq.catalogue import Catalogue
 from elastiq.core import Core
 from elastiq.events import Action, Timer
@@ -23,8 +22,6 @@ ATTENTIVE_S = 10.0
 MOVING = TO_COME | {State.DRAINING, State.TERMINATING}
 LONGEST_BACKOFF_S = 600.0
 HEARTBEAT_S = 30.0
-# A status that is not older is handed out as it is.
-FRESH_S = 0.25
 
 # Why jobs wait just now, in `Verdict.reason`: that is no news.
 PASSING = ("waiting_jobs_time_s ", "jobs have started since the queue was read")
@@ -56,8 +53,9 @@ class Daemon:
         self._plan_pending = False
         self._room_seen = 0.0  # the beginning of the last read of the workers that trials were charged with
         self._timers: dict[str, Timer] = {}
+        self.published: dict[str, Any] = {}  # the last status, once a client has asked for one
+        self.beat_at = core.wall(), core.now()  # when the loop was seen to run
         self.fingerprint()
-        self.publish()
 
     # ------------------------------------------------------------------ life
 
@@ -272,20 +270,23 @@ class Daemon:
     # ------------------------------------------------------------------ the rest
 
     def heartbeat(self) -> None:
-        """Publish the status now and then although nobody asks, for `status` to have one should the loop hang."""
-        self._every("heartbeat", self.publish, first_s=0.0, every_s=HEARTBEAT_S)
+        """Show now and then that the loop runs; once a client has asked, have a status for it should the loop hang."""
+        self._every("heartbeat", self.beat, first_s=0.0, every_s=HEARTBEAT_S)
+
+    def beat(self) -> None:
+        self.beat_at = self.core.wall(), self.core.now()
+        if self.published:
+            self.publish()
 
     def publish(self) -> None:
         """Make the status anew. On the decision thread."""
-        self._published = status.snapshot(self)  # replaced whole, never changed
+        from elastiq.status import snapshot
+
+        self.published = snapshot(self)  # replaced whole, never changed
 
     def status(self, wait_s: float = 1.0) -> dict[str, Any]:
-        """The status now; if the decision thread does not come to it, the last that it published. From any
-        other thread."""
-        if not self.asked or self.core.now() - self._published["monotonic_at"] > FRESH_S:
-            self.asked = True
-            done = threading.Event()
-            self.core.events.post(self.publish)
-            self.core.events.post(done.set)
-            done.wait(wait_s)
-        return self._published
+        """The status now; if the decision thread does not come to it, what is known without it. From any other
+        thread."""
+        from elastiq.status import current
+
+        return current(self, wait_s)

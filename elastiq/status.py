@@ -1,10 +1,12 @@
-"""The status that the control socket hands out: stable keys, documented in docs/status.md.
+"""The status that the control socket hands out: stable keys, documented in docs/status.md. Imported when a client asks.
 
-Pure. Ages are seconds, points in time are wall times (seconds since the epoch).
+Ages are seconds, points in time are wall times (seconds since the epoch).
 """
 
 from __future__ import annotations
 
+import contextlib
+import threading
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +21,28 @@ if TYPE_CHECKING:
     from elastiq.daemon import Daemon
 
 SCHEMA = 1
+# One that is not older is handed out as it is.
+FRESH_S = 0.25
+
+
+def current(daemon: Daemon, wait_s: float) -> dict[str, Any]:
+    """The status now; if the decision thread does not come to it, the last that it published, else one that is made
+    here, as of the time at which the loop was last seen to run. From any other thread."""
+    if not daemon.published or daemon.core.now() - daemon.published["monotonic_at"] > FRESH_S:
+        done = threading.Event()
+        daemon.core.events.post(lambda: setattr(daemon, "asked", True))
+        daemon.core.events.post(daemon.publish)
+        daemon.core.events.post(done.set)
+        if not done.wait(wait_s) and not daemon.published:
+            return _of_one_that_hangs(daemon)
+    return daemon.published
+
+
+def _of_one_that_hangs(daemon: Daemon) -> dict[str, Any]:
+    while True:
+        at, monotonic_at = daemon.beat_at
+        with contextlib.suppress(RuntimeError):  # it changed something meanwhile: it is only slow
+            return {**snapshot(daemon), "at": at, "monotonic_at": monotonic_at}
 
 
 def snapshot(daemon: Daemon) -> dict[str, Any]:

@@ -95,6 +95,7 @@ ON_DEMAND = {
     "elastiq.serving": "a client of the control socket",
     "elastiq.schedule": "a section [schedule:NAME]",
     "elastiq.sites": "a node at a site that is not configured",
+    "elastiq.status": "a client that asks for the status",
     "elastiq.telling": "a client that asks for the status",
     "elastiq.timetable": "a section [schedule:NAME]",
     "elastiq.strangers": "a worker that is no machine of ours",

@@ -162,13 +162,12 @@ class Trial:
             self.upkeep.beat(self._daemon.core.counters)
 
     def _beat_age_s(self) -> Optional[float]:
-        """Of the status that the daemon published last, by the head node's own clock. None while there is no
-        daemon, or it sleeps."""
+        """Since the loop was last seen to run, by the head node's own clock. None while there is no daemon, or it
+        sleeps."""
         if self._daemon is None or self.stage.asleep:
             self.upkeep.wakes()
             return None
-        published: float = self._daemon._published["monotonic_at"]
-        return self.stage.head_clock.monotonic() - published
+        return self.stage.head_clock.monotonic() - self._daemon.beat_at[1]
 
     # ------------------------------------------------------------------ the play
 

@@ -9,14 +9,17 @@ from datetime import timezone
 from types import SimpleNamespace
 from typing import Any, Iterator
 
+import pytest
+
+import elastiq.status
 from elastiq.cli import view
 from elastiq.commanding import start
 from elastiq.core import Core
-from elastiq.daemon import FRESH_S, HEARTBEAT_S, Daemon
+from elastiq.daemon import HEARTBEAT_S, Daemon
 from elastiq.events import EventQueue, RealClock
 from elastiq.nodes import State
 from elastiq.schedule import DAY_MIN, Schedule, Window
-from elastiq.status import snapshot
+from elastiq.status import FRESH_S, snapshot
 from elastiq.store import Store
 from elastiq.threads import ThreadExecutor
 from tests.unit.fakes import FakeBatch, FakeCloud, Surroundings
@@ -95,19 +98,53 @@ def test_while_the_decision_thread_hangs_the_last_status_is_given() -> None:
     assert after["monotonic_at"] > before["monotonic_at"]
 
 
-def test_one_is_published_now_and_then_although_nobody_asks() -> None:
+def test_while_it_hangs_and_was_never_asked_before_what_is_known_is_given_as_of_its_last_sign_of_life() -> None:
+    hangs, released = threading.Event(), threading.Event()
+    with running() as daemon:
+        daemon.core.events.post(lambda: daemon.core.registry.add(a_node(State.IDLE)))
+        daemon.core.events.post(daemon.beat)
+        daemon.core.events.post(hangs.set)
+        daemon.core.events.post(lambda: released.wait(600))
+        assert hangs.wait(PATIENCE_S)
+        during = daemon.status(0.2)
+        beat_at = daemon.beat_at
+        released.set()
+    assert [node["id"] for node in during["nodes"]] == ["i-1"]
+    assert (during["at"], during["monotonic_at"]) == beat_at
+
+
+def test_one_that_is_only_slow_is_looked_at_again_if_it_changed_something_meanwhile(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    daemon = Daemon(Surroundings().core)
+    made, tried = elastiq.status.snapshot, list[int]()
+
+    def snapshot(of: Daemon) -> dict[str, Any]:
+        tried.append(1)
+        if len(tried) < 3:
+            raise RuntimeError("dictionary changed size during iteration")
+        return made(of)
+
+    monkeypatch.setattr(elastiq.status, "snapshot", snapshot)
+    assert daemon.status(0.0)["nodes"] == [] and len(tried) == 3
+
+
+def test_the_loop_shows_now_and_then_that_it_runs_and_makes_a_status_only_for_who_asked() -> None:
     surroundings = Surroundings()
     daemon = Daemon(surroundings.core)
     daemon.start()
     daemon.heartbeat()
     surroundings.run(10 * HEARTBEAT_S)
-    assert surroundings.core.now() - daemon._published["monotonic_at"] <= HEARTBEAT_S
+    assert surroundings.core.now() - daemon.beat_at[1] <= HEARTBEAT_S and not daemon.published
+    daemon.publish()
+    surroundings.run(10 * HEARTBEAT_S)
+    assert surroundings.core.now() - daemon.published["monotonic_at"] <= HEARTBEAT_S
 
 
 def test_a_daemon_explains_itself_from_the_first_time_that_it_was_asked() -> None:
     with running() as daemon:
         daemon.core.events.post(lambda: daemon.core.registry.add(a_node(State.IDLE)))
-        published = daemon._published
+        published = snapshot(daemon)
         first = daemon.status(PATIENCE_S)
         daemon.core.events.post(daemon.publish)  # as the heartbeat does
         time.sleep(FRESH_S + 0.01)
