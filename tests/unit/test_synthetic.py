@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import random
-from statistics import mean
+from statistics import fmean as mean
+from statistics import variance
 
 import pytest
 
@@ -61,7 +62,7 @@ def test_the_variates_have_the_moments_of_their_distributions() -> None:
     chance = random.Random(1)
     drawn = [gamma(chance, 4.2, 0.94) for _ in range(20_000)]
     assert mean(drawn) == pytest.approx(4.2 * 0.94, rel=0.02)
-    assert mean((x - mean(drawn)) ** 2 for x in drawn[:5000]) == pytest.approx(4.2 * 0.94**2, rel=0.08)
+    assert variance(drawn) == pytest.approx(4.2 * 0.94**2, rel=0.05)
     assert sum(x < 3.0 for x in drawn) / len(drawn) == pytest.approx(gamma_below(3.0, 4.2, 0.94), abs=0.01)
     assert gamma_below(2.0, 1.0, 2.0) == pytest.approx(1 - math.exp(-1.0))
     assert mean(exponential(chance, 5.0) for _ in range(20_000)) == pytest.approx(5.0, rel=0.04)
