@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 import random
-import traceback
 import uuid
 from collections import Counter
 from dataclasses import dataclass, field
@@ -18,7 +17,7 @@ from elastiq.demand import Standing, Trials
 from elastiq.events import EventQueue
 from elastiq.executor import DeadlineError, Done, Executor, Outcome, Still, always
 from elastiq.health import Health
-from elastiq.interfaces import BatchSystem, Cloud, Owner, SourceError
+from elastiq.interfaces import BatchSystem, Cloud, Jobs, Owner, SourceError
 from elastiq.nodes import AT_BOOT, IN_SERVICE, SPENT, TO_COME, Move, Registry, State
 from elastiq.settings import Settings
 from elastiq.store import Store, StoreError, learned_from_json, learned_to_json
@@ -76,6 +75,7 @@ class Core:
         self.lost_until = 0.0  # monotonic: what a lost store knew of may not be listed yet
         self.store_broken = False
         self.log_failures: Callable[[], int] = lambda: 0  # records that the log could not take; the service sets it
+        self.saw_queue: Callable[[Jobs], None] = lambda _: None  # keeps what was seen; the service sets it
         self.faults: Counter[str] = Counter()  # distinct exceptions that are bugs
         self._told: dict[str, str] = {}
         self._facts_stored: dict[str, Any] = {"learned": {}, "strangers": {}, "failed_boots": {}}
@@ -145,13 +145,9 @@ class Core:
             action()
             return True
         except Exception as exc:  # the loop outlives any fault in any handler; it is logged, counted and shown
-            where = traceback.extract_tb(exc.__traceback__)[-1]
-            fault = f"{name}: {type(exc).__name__} at {where.name}:{where.lineno}"
-            self.faults[fault] += 1
-            self.count("handler_faults")
-            new = self.faults[fault] == 1
-            text = f"{fault}: {'this is a bug in elastiq; the loop goes on' if new else 'once more'}"
-            log.error("%s", text, exc_info=new, extra={"event": "fault", "fields": {"reason": fault}})
+            from elastiq.faults import caught
+
+            caught(self, name, exc)
             return False
 
     def _guarded(self, name: str, done: Done[Any]) -> Done[Any]:

@@ -6,10 +6,23 @@ import logging
 import traceback
 from typing import TYPE_CHECKING
 
+log = logging.getLogger("elastiq")
+
 if TYPE_CHECKING:
     from elastiq.core import Core
     from elastiq.nodes import Move
     from elastiq.store import StoreError
+
+
+def caught(core: Core, name: str, error: Exception) -> None:
+    """What a piece of the loop raised. In an `except`: the traceback is logged, once for each."""
+    where = traceback.extract_tb(error.__traceback__)[-1]
+    fault = f"{name}: {type(error).__name__} at {where.name}:{where.lineno}"
+    core.faults[fault] += 1
+    core.count("handler_faults")
+    new = core.faults[fault] == 1
+    text = f"{fault}: {'this is a bug in elastiq; the loop goes on' if new else 'once more'}"
+    log.error("%s", text, exc_info=new, extra={"event": "fault", "fields": {"reason": fault}})
 
 
 def of_plugin(core: Core, error: BaseException) -> str:
