@@ -20,7 +20,8 @@ class TraceJob(NamedTuple):
     ``at_s`` is when it was submitted, in seconds since the first job of the trace. ``run_s`` is how long it ran on
     what it asked for. ``removed_after_s``: it was removed so many seconds after its submission while it waited, and
     is removed again if it waits then. ``after`` names jobs of the same trace that must have ended before this one is
-    submitted, ``think_s`` later; a name that is not known, or of a job that ended, holds nothing up.
+    submitted, ``think_s`` later; a name that is not known, or of a job that ended, holds nothing up. Jobs of one name
+    are parts of one: it has ended when all of them have. Parents may come after their children, and loops may be.
     """
 
     at_s: float
@@ -36,9 +37,12 @@ class TraceJob(NamedTuple):
 class Lines:
     """What became of the lines of a trace; complete once it was iterated over to its end."""
 
-    jobs: int = 0  # that are given
+    jobs: int = 0  # that are given, each part of a job of several machines by itself
     cancelled: int = 0  # of these: removed while they waited
     left_out: dict[str, int] = field(default_factory=dict)  # no fault of the line: by the reason in a few words
+    skipped: dict[str, int] = field(default_factory=dict)  # lines that are to be no job, as a job's steps: by what
+    noted: dict[str, int] = field(default_factory=dict)  # jobs that are given, but not quite as their line says: by why
+    unused: tuple[str, ...] = ()  # columns of which nothing is read
     bad: int = 0  # that are no jobs at all
     bad_lines: list[int] = field(default_factory=list)  # the first numbers of these, from 1
     bad_why: str = ""  # what is wrong with the first of them
@@ -53,6 +57,14 @@ class Lines:
     def leave_out(self, why: str) -> None:
         """Count a job that cannot be played, as one of which no run time is known."""
         self.left_out[why] = self.left_out.get(why, 0) + 1
+
+    def skip(self, what: str) -> None:
+        """Count a line that is to be no job."""
+        self.skipped[what] = self.skipped.get(what, 0) + 1
+
+    def note(self, why: str) -> None:
+        """Count a job that is given, but not quite as its line says."""
+        self.noted[why] = self.noted.get(why, 0) + 1
 
 
 class Trace(Protocol):
@@ -70,4 +82,4 @@ class Trace(Protocol):
         """The jobs by ``at_s``, ascending."""
 
     def read_part(self) -> float:
-        """How much of the file was read, 0 to 1: for a progress bar."""
+        """How much of the trace was given, 0 to 1: for a progress bar."""
