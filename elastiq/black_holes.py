@@ -5,9 +5,14 @@ Pure.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from elastiq.health import REPLACED_EVERY_S, Health
 from elastiq.nodes import BLACK_HOLE_STARTS_PER_H, IN_SERVICE, Node
 from elastiq.situation import Situation, Step
+
+if TYPE_CHECKING:
+    from elastiq.core import Core
 
 PEERS = 3  # with fewer machines, none can be said to be unlike the others
 BLACK_HOLE_TIMES = 20.0  # so many times as often as on the usual machine of its pool
@@ -30,6 +35,15 @@ def black_holes(s: Situation) -> list[Step]:
                     why = f"black hole: {node.starts_per_h:.0f} jobs an hour start on a core, {usual:.0f} on its peers'"
                     steps.append(Step(node, node.condemned or why, for_good=True))
     return steps
+
+
+def going(core: Core, step: Step) -> None:
+    """A black hole is about to be drained for good: tell of it, and mark it if it may be."""
+    node = step.node
+    core.tell(f"black hole {node.name}", f"{step.reason}: drained for good where elastiq may drain")
+    if node.worker is not None and core.batch.can_drain and not core.off("terminate") and not node.condemned:
+        condemn(core.health, node.pool, node.flavour, core.now())
+        node.condemned = step.reason
 
 
 def condemn(health: Health, pool: str, flavour: str, now: float) -> None:

@@ -35,16 +35,12 @@ class Ending:
     def drain(self, step: Step) -> None:
         """Begin to take an idle node out of service."""
         core, node = self.core, step.node
-        black_hole = step.for_good and not (step.taken or step.emptied or node.ordered)
-        if black_hole:
-            core.tell(f"black hole {node.name}", f"{step.reason}: drained for good where elastiq may drain")
+        if step.for_good and not (step.taken or step.emptied or node.ordered):
+            from elastiq.black_holes import going
+
+            going(core, step)
         if node.worker is None or (step.for_good and not core.batch.can_drain) or self.dry_run(step, "drain and end"):
             return
-        if black_hole and not node.condemned:
-            from elastiq.black_holes import condemn
-
-            condemn(core.health, node.pool, node.flavour, core.now())
-            node.condemned = step.reason
         core.registry.move(node, State.DRAINING, step.reason, core.wall())
         node.act_ended, node.starts_at_drain, node.emptied = None, node.job_starts, dict(step.emptied)
         core.persist()  # a drain that we began must be known as ours after a crash

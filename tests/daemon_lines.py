@@ -76,6 +76,7 @@ ON_DEMAND = {
     "elastiq.plugins.cloud.ec2_errors": "a call that failed",
     "elastiq.plugins.cloud.ec2_eucalyptus": "a Eucalyptus cloud",
     "elastiq.plugins.cloud.ec2_extras": "a refused launch",
+    "elastiq.plugins.cloud.ec2_interfaces": "network_interfaces",
     "elastiq.plugins.cloud.ec2_notices": "interruption_queue",
     "elastiq.plugins.cloud.ec2_problems": "an instance that the cloud calls impaired",
     "elastiq.plugins.cloud.ec2_rare_values": "a key that few files have",

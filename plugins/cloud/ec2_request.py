@@ -62,14 +62,10 @@ def tags_of(pool: Pool, intent: str, owner: Owner) -> list[dict[str, str]]:
 def _network(options: Mapping[str, Any], subnet: str) -> dict[str, Any]:
     """EC2 takes groups and subnet with the interfaces or by themselves, not both."""
     groups = list(options.get("security_group_ids") or ())
-    interfaces = []
-    for index, entry in enumerate(options.get("network_interfaces") or ()):
-        network, _, own = entry.partition(":")
-        one = {"DeviceIndex": index, "SubnetId": network, "DeleteOnTermination": True}
-        taken = own.split("+") if own else groups
-        interfaces.append({**one, "Groups": taken} if taken else one)
-    if interfaces:
-        return {"NetworkInterfaces": interfaces}
+    if options.get("network_interfaces"):
+        from elastiq.plugins.cloud.ec2_interfaces import interfaces
+
+        return {"NetworkInterfaces": interfaces(options["network_interfaces"], groups)}
     return {
         "SubnetId": subnet,
         "SecurityGroupIds": [group for group in groups if group.startswith("sg-")],
