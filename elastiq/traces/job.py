@@ -70,13 +70,20 @@ class Lines:
 class Trace(Protocol):
     """A file of jobs. Iterate over it as often as you like: it is read anew each time, and memory stays flat.
 
-    Iterating raises `TraceError` or `OSError`. ``began_at`` is the wall time of the first job's submission where the
-    trace has one, after the first job was given.
+    Iterating raises `TraceError` or `OSError`.
     """
 
-    format: str
-    lines: Lines
-    began_at: Optional[float]
+    @property
+    def format(self) -> str:
+        """Of the file, by its name for a person."""
+
+    @property
+    def lines(self) -> Lines:
+        """Of the last iteration: another object for each, or as it was when it is asked for."""
+
+    @property
+    def began_at(self) -> Optional[float]:
+        """The wall time of the first job's submission where the trace has one, after the first job was given."""
 
     def __iter__(self) -> Iterator[TraceJob]:
         """The jobs by ``at_s``, ascending."""
