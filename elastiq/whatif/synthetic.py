@@ -99,7 +99,7 @@ class LublinFeitelson:
 
     def _arrivals(self, chance: random.Random) -> Iterator[float]:
         """Each gap is paid for in points; the busier the half-hour, the more points it takes to get through it."""
-        weights, (shape, scale) = self._weights(), self.gap
+        weights, (shape, scale) = self.weights(), self.gap
         at_s = points = 0.0  # the points that are still owed, and the time up to which all are
         while True:
             log_s = gamma(chance, shape * self.of_all_hours, scale)
@@ -117,7 +117,7 @@ class LublinFeitelson:
             at_s, points = at_s + BUCKET_S * points / weight, 0.0
             yield round(at_s, 3)
 
-    def _weights(self) -> list[float]:
+    def weights(self) -> list[float]:
         """Of each half-hour from midnight on; 1 on average."""
         weights = [0.0] * BUCKETS
         for place in range(self.day_begins, self.day_begins + BUCKETS):

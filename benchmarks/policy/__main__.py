@@ -1,0 +1,140 @@
+"""How good the policy is, in one table per workload.
+
+    python3 benchmarks/policy                      # all workloads, 10 seeds
+    python3 benchmarks/policy --quick              # the burst and two days, 1 seed
+    python3 benchmarks/policy --only hpc2n --seeds 3 --elastiq 'idle_for_time_s=60' --elastiq 'idle_for_time_s=120'
+
+ELASTIQ_TRACES names a directory with the real traces; without it they are left out, and a line says so. It ends with
+1 if elastiq's default is dominated by another rule on some workload.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import math
+import sys
+import time
+from functools import partial
+from pathlib import Path
+from statistics import fmean
+from typing import Any, Callable, Sequence
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from benchmarks.memory import machine
+from benchmarks.policy import elastiq_rule, measure, rules, workloads
+from benchmarks.policy.bound import Bounds, bounds
+from benchmarks.policy.ground import Ground, Played, Runner, Workload, play
+
+DEFAULT = "elastiq"
+DOMINATED = 1
+QUICK = ("burst", "daily")
+QUICK_DAYS = 2
+Maker = Callable[[Workload, int], Any]
+
+
+def rivals(least: Bounds, workload: Workload) -> dict[str, Maker]:
+    """The rules by their names; a fixed cluster's size is known to who knows the workload."""
+    work_h = sum(job.run_s * (job.request.cpus or 0.0) for job in workload.jobs) / workload.cpus / 3600.0
+    span_h = max(workload.span_s, max(job.at_s + job.run_s for job in workload.jobs)) / 3600.0
+    return {
+        "1.0, idle 3600": partial(rules.Version1, idle_for_time_s=3600.0),
+        "1.0, idle 600": partial(rules.Version1, idle_for_time_s=600.0),
+        "Slurm, idle 300": rules.SlurmPowerSaving,
+        "cluster-autoscaler": rules.ClusterAutoscaler,
+        "linear controller": rules.LinearController,
+        "fixed at peak": partial(rules.Fixed, machines=least.peak),
+        "fixed at mean": partial(rules.Fixed, machines=max(1, math.ceil(work_h / span_h))),
+    }
+
+
+def played(maker: Maker, workload: Workload, seed: int) -> Played:
+    """One rule on one workload."""
+    runner: Runner = maker(workload, seed)
+    world: Ground = runner.world  # type: ignore[attr-defined]
+    return play(workload, world, runner)
+
+
+def compare(
+    name: str, seeds: Sequence[int], variants: Sequence[str], make: Callable[[str, int], Workload], alone: bool
+) -> tuple[list[measure.Measured], list[Bounds]]:
+    """All rules on one workload."""
+    plays: dict[str, list[Played]] = {}
+    least = []
+    for seed in seeds:
+        workload = make(name, seed)
+        bound = bounds(workload.jobs, workload.cpus, fmean(workload.boot_s), bool(workload.flavours))
+        least.append(bound)
+        makers: dict[str, Maker] = {DEFAULT: partial(elastiq_rule.Elastiq, changed={})}
+        for text in variants:
+            makers[f"{DEFAULT} {text}"] = partial(elastiq_rule.Elastiq, changed=elastiq_rule.parsed(text))
+        if not alone:
+            makers.update(rivals(bound, workload))
+        for rule, maker in makers.items():
+            plays.setdefault(rule, []).append(played(maker, workload, seed))
+    return measure.with_frontier([measure.measured(rule, of, least) for rule, of in plays.items()]), least
+
+
+def main(argv: Sequence[str] = ()) -> int:
+    """The exit code."""
+    asked = _parser().parse_args(argv)
+    logging.getLogger("elastiq").setLevel(logging.ERROR)
+    names = asked.only or (QUICK if asked.quick else (*workloads.TUNE, *workloads.REPORT))
+    seeds = range(1, 1 + (1 if asked.quick else asked.seeds))
+    found: dict[str, Any] = {}
+    if not asked.json:
+        print(f"{machine()}; Python {sys.version.split()[0]}; seeds {seeds.start} to {seeds.stop - 1}")
+    for name in names:
+        if name in workloads.REAL and workloads.traces() is None:
+            print(f"{name}: skipped, {workloads.ENVIRONMENT} names no directory of traces", file=sys.stderr)
+            continue
+        began = time.process_time()
+        rows, least = compare(name, seeds, asked.elastiq, partial(_make, asked), asked.alone)
+        half = "tuned on" if name in workloads.TUNE else "reported"
+        about = _make(asked, name, 1).about
+        found[name] = {
+            "half": half,
+            "rules": [row.as_dict() for row in rows],
+            "bound_h": fmean(b.at_boot for b in least),
+        }
+        if not asked.json:
+            title = f"{name} ({half}): {about}; {time.process_time() - began:.1f} s"
+            print("\n" + measure.table(title, rows, least), flush=True)
+    if asked.json:
+        print(json.dumps(found))
+    lost = [
+        f"{name}: {row['dominated_by']} is better than {DEFAULT}"
+        for name, one in found.items()
+        for row in one["rules"]
+        if row["rule"] == DEFAULT and not row["on_frontier"]
+    ]
+    print("\n".join(lost), file=sys.stderr) if lost else None
+    return DOMINATED if lost else 0
+
+
+def _make(asked: argparse.Namespace, name: str, seed: int) -> Workload:
+    if asked.quick and name == "daily":
+        return workloads.daily(seed, QUICK_DAYS)
+    workload = workloads.made(name, seed)
+    assert workload is not None
+    return workload
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="policy", description="How good the policy is, against the rules of others.")
+    parser.add_argument("--seeds", type=int, default=10, help="how many (10)")
+    parser.add_argument("--quick", action="store_true", help="one seed of the burst and of two days")
+    known = (*workloads.TUNE, *workloads.REPORT)
+    parser.add_argument("--only", action="append", choices=known, help="this workload; may be given again")
+    parser.add_argument(
+        "--elastiq", action="append", default=[], metavar="'KEY=VALUE ...'", help="elastiq with these settings, too"
+    )
+    parser.add_argument("--alone", action="store_true", help="elastiq alone, without the rules of others")
+    parser.add_argument("--json", action="store_true", help="one object instead of the tables")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
