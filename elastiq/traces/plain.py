@@ -1,0 +1,191 @@
+"""Plain tables: CSV, TSV or ``;`` between the columns, with a header of obvious names in any order.
+
+Needed is how long a job ran (``run_s``, ``runtime``, ``duration``, or ``start`` and ``end``). Without a column for
+the submission all jobs are submitted at once; without one for cpus each has one. A cell that is empty says nothing.
+Lines that begin with ``#`` are no rows. A column of which nothing is read, as ``avg_cpu_pct`` (what a job used is not
+what it asks for), is named in ``Lines.unused``. `elastiq.traces.write` writes such tables.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from typing import Callable, Iterator, NamedTuple, Optional, Sequence
+
+from elastiq.traces.rows import Format, LeftOut, Reading, Row
+from elastiq.traces.units import Times, duration_s, size_mb
+
+# Names after `_plain`, without their unit: a field is what it means.
+NAMES = {
+    "submit": ("submit", "submitted", "submission", "submittime", "submissiontime", "submitted_at", "at", "qdate",
+               "arrival", "queued", "created"),
+    "run": ("run", "runtime", "run_time", "duration", "elapsed", "walltime", "wallclock", "wall_time", "length"),
+    "start": ("start", "started", "starttime", "start_time", "started_at", "begin"),
+    "end": ("end", "ended", "endtime", "end_time", "ended_at", "finished", "completed"),
+    "cpus": ("cpus", "cpu", "cores", "ncpus", "ncores", "processors", "slots", "requestcpus", "vcpus", "threads"),
+    "memory": ("memory", "mem", "ram", "requestmemory", "reqmem"),
+    "disk": ("disk", "requestdisk", "scratch"),
+    "gpus": ("gpus", "gpu", "ngpus", "requestgpus"),
+    "name": ("id", "job", "jobid", "job_id", "name", "task", "taskid", "task_id", "job_name", "jobname"),
+    "after": ("after", "parents", "parent", "parent_tasks", "parent_jobs", "depends", "depends_on", "dependencies"),
+    "think": ("think", "think_time"),
+    "removed": ("removed_after", "cancelled_after"),
+    "count": ("count", "number", "jobs", "tasks"),
+}  # fmt: skip
+FIELDS = {name: field for field, names in NAMES.items() for name in names}
+_SECONDS = {"s": 1.0, "sec": 1.0, "secs": 1.0, "seconds": 1.0, "ms": 0.001, "min": 60.0, "minutes": 60.0,
+            "h": 3600.0, "hours": 3600.0}  # fmt: skip
+_MB = {"b": 2.0**-20, "bytes": 2.0**-20, "kb": 2.0**-10, "kib": 2.0**-10, "mb": 1.0, "mib": 1.0, "gb": 1024.0,
+       "gib": 1024.0, "tb": 1024.0**2}  # fmt: skip
+UNITS = dict.fromkeys(("submit", "run", "start", "end", "think", "removed"), _SECONDS)
+UNITS.update({"memory": _MB, "disk": _MB})
+_LIST = re.compile(r"[\s;]+")
+
+
+class Column(NamedTuple):
+    """What a column means, and what a plain number in it is to be multiplied with."""
+
+    field: str
+    unit: float = 1.0
+
+
+def read(reading: Reading) -> Iterator[Row]:
+    """The header is the first line that is one."""
+    table: Optional[_Table] = None
+
+    def parse(line: str) -> Sequence[Row]:
+        nonlocal table
+        text = line.rstrip("\r\n")
+        if not text.strip() or text.startswith("#"):
+            return ()
+        if table is None:
+            table = _Table.of(text)
+            if table is None:
+                raise ValueError("no header: no column says how long a job ran (run_s)")
+            reading.tally.unused = table.unused
+            return ()
+        return table.rows(text)
+
+    return reading.rows(parse)
+
+
+def columns(names: Sequence[str]) -> list[Optional[Column]]:
+    """What each column of a header means; of several that mean the same only the first does."""
+    found: list[Optional[Column]] = []
+    for name in names:
+        column = _meant(name)
+        known = {each.field for each in found if each}
+        found.append(None if column is None or column.field in known else column)
+    return found
+
+
+def _meant(name: str) -> Optional[Column]:
+    plain = re.sub(r"[^a-z0-9]+", "_", name.strip().lower()).strip("_")
+    if plain in FIELDS:
+        return Column(FIELDS[plain])
+    stem, _, unit = plain.rpartition("_")
+    field = FIELDS.get(stem, "")
+    factor = UNITS.get(field, {}).get(unit)
+    return None if factor is None else Column(field, factor)
+
+
+def _is_header(found: Sequence[Optional[Column]]) -> bool:
+    fields = {column.field for column in found if column}
+    return "run" in fields or {"start", "end"} <= fields
+
+
+class _Table:
+    """Rows under a header."""
+
+    def __init__(self, separator: str, found: Sequence[Optional[Column]], names: Sequence[str]) -> None:
+        self._separator = separator
+        self._width = len(names)
+        self.unused = tuple(name.strip() for name, column in zip(names, found) if column is None and name.strip())
+        self._columns = {column.field: (at, column.unit) for at, column in enumerate(found) if column}
+        self._times = Times()
+
+    @classmethod
+    def of(cls, line: str) -> Optional[_Table]:
+        """The separator is the one that makes a header of the line."""
+        for separator in (",", "\t", ";", "|"):
+            names = _cells(line, separator)
+            found = columns(names)
+            if len(names) > 1 and _is_header(found):
+                return cls(separator, found, names)
+        found = columns([line])
+        return cls(",", found, [line]) if _is_header(found) else None
+
+    def rows(self, line: str) -> Sequence[Row]:
+        cells = _cells(line, self._separator)
+        if len(cells) != self._width:
+            raise ValueError(f"{len(cells)} columns, the header has {self._width}")
+        name, after = self._text(cells, "name"), self._text(cells, "after")
+        submit_s = self._number(cells, "submit", self._times.read) or 0.0
+        if "submit" in self._columns and not self._text(cells, "submit"):
+            raise ValueError("no time of submission")
+        cpus = self._number(cells, "cpus", float) if "cpus" in self._columns else 1.0
+        count = self._number(cells, "count", float)
+        if count is not None and count != int(count):
+            raise ValueError("a count that is no whole number")
+        return (
+            Row(
+                submit_s,
+                self._run_s(cells),
+                cpus,
+                self._number(cells, "memory", size_mb),
+                self._number(cells, "disk", size_mb),
+                self._number(cells, "gpus", float),
+                1 if count is None else int(count),
+                name,
+                self._number(cells, "removed", duration_s),
+                tuple(parent for parent in _LIST.split(after) if parent) if after else (),
+                self._number(cells, "think", duration_s) or 0.0,
+            ),
+        )
+
+    def _run_s(self, cells: Sequence[str]) -> float:
+        run_s = self._number(cells, "run", duration_s)
+        if run_s is not None:
+            return run_s
+        start_s, end_s = (self._number(cells, field, self._times.read) for field in ("start", "end"))
+        if start_s is None or end_s is None:
+            raise LeftOut("without a run time")
+        return end_s - start_s
+
+    def _text(self, cells: Sequence[str], field: str) -> str:
+        column = self._columns.get(field)
+        return "" if column is None else cells[column[0]].strip()
+
+    def _number(self, cells: Sequence[str], field: str, meant: Callable[[str], float]) -> Optional[float]:
+        """A plain number has the column's unit, anything else its own."""
+        column = self._columns.get(field)
+        if column is None:
+            return None
+        text, unit = cells[column[0]], column[1]
+        try:
+            return float(text) * unit
+        except ValueError:
+            return meant(text) if text.strip() else None
+
+
+def _cells(line: str, separator: str) -> list[str]:
+    """A cell with a line break would swallow what comes after one that lost its quote: a line is a row."""
+    if '"' not in line:
+        return line.split(separator)
+    try:
+        return next(csv.reader([line], delimiter=separator, strict=True))
+    except (csv.Error, StopIteration) as exc:
+        raise ValueError(str(exc)) from exc
+
+
+def _looks_like(head: Sequence[str]) -> bool:
+    for line in head:
+        if line.strip() and not line.startswith("#"):
+            try:
+                return _Table.of(line) is not None
+            except ValueError:
+                return False
+    return False
+
+
+FORMAT = Format("csv", "table of jobs", _looks_like, read)
