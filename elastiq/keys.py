@@ -63,6 +63,7 @@ CORE: dict[str, tuple[Option, ...]] = {
         _setting("static_workers", Kind.LIST, spelling=str.lower),
         _setting("batch_plugin", Kind.TEXT),
         _setting("log_level", Kind.CHOICE, choices=_LEVELS, spelling=_rare("level")),
+        _setting("record_days", Kind.INT, unit="days"),
         _setting("log_format", Kind.CHOICE, choices=("text", "json")),
         _setting("quota_counts", Kind.CHOICE, choices=("owned", "all")),
     ),

@@ -154,7 +154,8 @@ class Observer:
         core.tell("schedds", f"no answer from {', '.join(jobs.missing)}" if jobs.missing else "")
         self.history.observe(began, jobs)
         core.trials.observe_jobs(jobs, frozenset(key for node in core.registry if node.was_busy for key in node.groups))
-        if began < self._started_at:
+        core.guard("record", partial(core.saw_queue, jobs))
+        if began < max(self._started_at, self.changed_at):
             self.read_jobs()
 
     def _take_instances(self, site: str, began: float, view: Optional[Instances]) -> None:

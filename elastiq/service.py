@@ -26,6 +26,7 @@ from elastiq.notify import notify, watchdog_s
 from elastiq.paths import LOCK, SOCKET_LOCK, Lock, LockedError, Paths, claim, path
 from elastiq.plugin_loader import plugins
 from elastiq.protocol import Answer
+from elastiq.recording import FOLDER, Recording
 from elastiq.store import Store, StoreError
 from elastiq.threads import ThreadExecutor
 
@@ -125,6 +126,7 @@ class Service:
             store = Store(str(self.paths.statedir / "elastiq.db"))
             daemon = Daemon(Core(self.settings, *made, self.owner, self.events, executor, store))
             daemon.core.log_failures = lambda: self._sinks.failures
+            daemon.core.saw_queue = Recording(daemon.core, self.paths.statedir / FOLDER).take
             daemon.start()
             daemon.heartbeat()
             self.daemon = daemon

@@ -39,6 +39,7 @@ class Settings:
     intent_settle_s: float = 600.0
     static_workers: tuple[str, ...] = ()
     batch_plugin: str = "htcondor"
+    record_days: int = 35
     log_level: str = "info"
     log_format: str = "text"
     launch: bool = True
