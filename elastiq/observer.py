@@ -36,6 +36,7 @@ class Observer:
         self.observed_s, self.history = 0.0, WaitingHistory(0.0)
         self._look_after: Optional[float] = None
         self._started_at = float("-inf")  # the end of the last read of the workers that saw more jobs
+        self.changed_at = float("-inf")  # when the queue was said to have changed
         self.configure()
 
     def configure(self) -> None:
