@@ -18,9 +18,10 @@ class VirtualClock:
     It never reads the real time, so two runs from one seed see the same times.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, wall_s: float = START_WALL_S) -> None:
+        """``wall_s``: what wall clocks show at the start."""
         self._now_s = START_MONOTONIC_S
-        self._error_s = 0.0
+        self._start_wall_s, self._error_s = wall_s, 0.0
 
     def monotonic(self) -> float:
         return self._now_s
@@ -30,7 +31,7 @@ class VirtualClock:
 
     def true_time(self) -> float:
         """What the clocks of the cloud and of the workers show."""
-        return self._now_s - START_MONOTONIC_S + START_WALL_S
+        return self._now_s - START_MONOTONIC_S + self._start_wall_s
 
     def wait(self, seconds: float) -> None:
         """Let so many seconds pass. The event queue calls it."""
@@ -73,9 +74,7 @@ class PacedClock(VirtualClock):
     against the start, so that time spent elsewhere is made up for.
     """
 
-    def __init__(
-        self, speed: float, frame: Optional[Callable[[], None]] = None, frames_per_s: float = 10.0
-    ) -> None:
+    def __init__(self, speed: float, frame: Optional[Callable[[], None]] = None, frames_per_s: float = 10.0) -> None:
         super().__init__()
         self._speed = speed
         self._frame = frame

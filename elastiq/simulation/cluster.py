@@ -62,6 +62,7 @@ class Cluster:
         store_path: str = ":memory:",
         latency: Latency = Latency(),  # noqa: B008 - immutable
         leave_out: bool = False,
+        daemon_of: Optional[Callable[[Core], Daemon]] = None,
     ) -> None:
         self.settings = settings
         self.clock = clock or VirtualClock()
@@ -73,6 +74,7 @@ class Cluster:
         self._launches = itertools.count(1)
         self._latency = latency
         self._leave_out = leave_out
+        self._daemon_of = daemon_of
         self._store_path = store_path
         self._store: Optional[Store] = None
         self._executor: Optional[VirtualExecutor] = None
@@ -93,7 +95,7 @@ class Cluster:
             new_id=lambda: f"launch{next(self._launches):05}",
             jitter=self._rng,
         )
-        self.daemon = Daemon(core)
+        self.daemon = (self._daemon_of or Daemon)(core)
         if isinstance(self._executor, QuietExecutor):
             self._executor.watch(self.world, self.daemon)
         self.daemon.start()

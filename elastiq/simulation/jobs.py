@@ -23,6 +23,8 @@ class JobQueue(Accounts):
     jobs: dict[int, Job]  # those that are not done
     workers: dict[str, SimWorker]
     on_change: Callable[[], None]
+    on_start: Callable[[Job], object]
+    on_end: Callable[[Job], object]
     job_changes: int
     worker_changes: int
     _numbers: Iterator[int]
@@ -57,7 +59,11 @@ class JobQueue(Accounts):
         if job.state is not JobState.DONE:
             job.state = JobState.REMOVED
         self.jobs.pop(job.number, None)
+        self.on_end(job)
         self._jobs_changed()
+
+    def _note_wait(self, job: Job) -> None:
+        self.tally.waits_s.append(self.now - job.submitted_at)
 
     def waiting(self) -> int:
         return sum(len(jobs) for jobs in self._waiting.values())
@@ -77,7 +83,7 @@ class JobQueue(Accounts):
         job.state, job.worker, job.run = JobState.RUNNING, worker, job.run + 1
         if job.first_started_at is None:
             job.first_started_at = self.now
-            self.tally.waits_s.append(self.now - job.submitted_at)
+            self.on_start(job)
         self.worker_changes += 1
         worker.jobs.append(job)
         self._running.setdefault(job.shape, {})[job.number] = job
@@ -100,6 +106,7 @@ class JobQueue(Accounts):
         job.state = JobState.DONE
         self.jobs.pop(job.number, None)
         self.tally.done += 1
+        self.on_end(job)
         # The schedd gives a claim that became free to the next job of this shape, without negotiation.
         successor = next(iter(self._waiting.get(job.shape, {}).values()), None)
         if successor is not None and worker.takes_jobs:

@@ -31,6 +31,7 @@ class Job:
     not_eligible: str = ""  # why it can never run, as the batch system says
     run: int = 0
     first_started_at: Optional[float] = None
+    tag: object = None  # for whoever submitted it
 
     def __post_init__(self) -> None:
         # The same for jobs that ask for the same.
@@ -77,7 +78,8 @@ class Machine:
     notice: str = ""  # that the cloud is about to take it
     hole: str = ""  # a black hole: "ends" jobs at once, or "loses" them
     billed_since: Optional[float] = None  # monotonic
-    unused_since: Optional[float] = None  # monotonic; billed and without a job
+    phase: str = ""  # what it does while it is billed: see `elastiq.simulation.accounts`
+    phase_since: float = 0.0  # monotonic
     row: Optional[tuple[object, Instance]] = None  # what the cloud last said of it, and for which state
 
     @property
@@ -180,6 +182,16 @@ class Tally:
     starts: int = 0  # again, of machines that were stopped
     present: int = 0  # machines with our tags that are not confirmed gone
     peak: int = 0
-    machine_s: float = 0.0
-    unused_s: float = 0.0
+    machines: dict[str, int] = field(default_factory=lambda: {"booting": 0, "idle": 0, "busy": 0})  # billed now
+    spent_s: dict[str, float] = field(default_factory=lambda: {"booting": 0.0, "idle": 0.0, "busy": 0.0})
     waits_s: list[float] = field(default_factory=list)
+
+    @property
+    def machine_s(self) -> float:
+        """Of all machines together: the time that is billed."""
+        return sum(self.spent_s.values())
+
+    @property
+    def unused_s(self) -> float:
+        """Of it: without a job, at boot or idle."""
+        return self.spent_s["booting"] + self.spent_s["idle"]

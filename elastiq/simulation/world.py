@@ -68,6 +68,11 @@ class World(JobQueue):
         self.job_changes = self.worker_changes = self.machine_changes = 0
         self.on_act: Callable[[Act], None] = lambda act: None
         self.on_birth: Callable[[Machine], None] = lambda machine: None
+        self.size_of: Callable[[Machine], Optional[Resources]] = lambda machine: self.flavours.get(machine.flavour)
+        self.on_bill: Callable[[Machine], object] = lambda machine: None
+        self.on_billed: Callable[[Machine, float], object] = lambda machine, seconds: None
+        self.on_start: Callable[[Job], object] = self._note_wait  # of the first start of each
+        self.on_end: Callable[[Job], object] = lambda job: None  # done or removed
         self.never_recycled: set[str] = set()  # the head node has them, whatever becomes of its instance
         self.recycled: Optional[list[str]] = None  # addresses of ended machines, to be given again; None: never
         self.launch_at_most: Optional[int] = None  # in one call
@@ -126,6 +131,7 @@ class World(JobQueue):
         worker = self.workers[name] = SimWorker(name, address, total, self.wall, machine)
         if machine is not None:
             machine.worker = worker
+            self._unused(machine)
         self._negotiate_soon()
         self._machines_changed()
         return worker
@@ -214,7 +220,7 @@ class World(JobQueue):
     def _boot(self, machine: Machine) -> None:
         if machine.state is InstanceState.PENDING:
             machine.state = InstanceState.RUNNING
-            machine.billed_since = machine.unused_since = self.now
+            self._bill(machine)
             self._machines_changed()
 
     def join(self, machine: Machine) -> None:
@@ -222,12 +228,13 @@ class World(JobQueue):
         and again."""
         if machine.state is InstanceState.RUNNING and machine.joins and machine.worker is None:
             machine.asks = self.registers and self.registered.get(machine.address) != machine.id
-            if machine.flavour not in self.flavours or machine.asks:
+            size = self.size_of(machine)
+            if size is None or machine.asks:
                 return
             name = f"ip-{machine.address.replace('.', '-')}.example.org"
             if machine.odd_name:
                 name = f"node-{machine.id[-4:]}.cluster.local"
-            worker = self.add_worker(name, machine.address, self.flavours[machine.flavour], machine)
+            worker = self.add_worker(name, machine.address, size, machine)
             worker.instance_id = machine.id if machine.publishes_id else None
             worker.other_addresses = machine.other_addresses
 
