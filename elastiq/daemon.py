@@ -10,6 +10,7 @@ from elastiq import planner
 from elastiq.catalogue import Catalogue
 from elastiq.core import Core
 from elastiq.events import Action, Timer
+from elastiq.executor import Outcome
 from elastiq.nodes import TO_COME, State
 from elastiq.observer import Observer
 from elastiq.settings import Settings
@@ -22,6 +23,7 @@ ATTENTIVE_S = 10.0
 MOVING = TO_COME | {State.DRAINING, State.TERMINATING}
 LONGEST_BACKOFF_S = 600.0
 HEARTBEAT_S = 30.0
+EARLY_LOOKS = 8  # at the queue, one after another; and one more in each period
 
 # Why jobs wait just now, in `Verdict.reason`: that is no news.
 PASSING = ("waiting_jobs_time_s ", "jobs have started since the queue was read")
@@ -50,7 +52,8 @@ class Daemon:
         self.stopping = False
         self.asked = False  # a client wanted the status: from then on it explains itself
         self.paired = False  # both sides were known and settled at least once since the start
-        self._plan_pending = False
+        self._plan_pending = self._woken = False
+        self._calm_at = 0.0  # when all early looks may be taken again
         self._room_seen = 0.0  # the beginning of the last read of the workers that trials were charged with
         self._timers: dict[str, Timer] = {}
         self.published: dict[str, Any] = {}  # the last status, once a client has asked for one
@@ -75,6 +78,7 @@ class Daemon:
         self._every("check_vms", self.check_vms, first_s=0.0)
         self._every("check_queue", self.observer.read_jobs, first_s=0.0)
         self._every("check_vms_in_error", self.observer.read_problems)
+        self.watch()
 
     def run(self) -> None:
         """Until `stop`. An event that fails outside of every handler is logged, and the rest goes on."""
@@ -144,6 +148,38 @@ class Daemon:
         if timer is not None and timer.action is not None and timer.when > when:
             self._timers[name] = self.core.events.at(when, timer.action)
             timer.cancel()
+
+    # ------------------------------------------------------------------ a queue that changes
+
+    def watch(self) -> None:
+        """Have the batch system begin to watch its queue, if it can. Again after a reload."""
+        if self.core.batch.watches:
+            self._ask_for_changes()
+
+    def wake(self) -> None:
+        """The queue may have changed: look at it before its time. From any thread."""
+        self.core.events.post(self._ask_for_changes if self.core.batch.watches else self._look_early)
+
+    def _ask_for_changes(self) -> None:
+        batch = self.core.batch
+        self._woken = not self.core.read("queue changes", batch, batch.changed, self._changes)
+
+    def _changes(self, outcome: Outcome[bool]) -> None:
+        self.core.failed("queue changes", "the queue is only polled", outcome)
+        if outcome.value:
+            self._look_early()
+        if self._woken:  # meanwhile
+            self._ask_for_changes()
+
+    def _look_early(self) -> None:
+        """At once, or once there were not too many early looks: those of a busy queue come in the place of polls."""
+        now, period_s = self.core.now(), self.period_s("check_queue")
+        at = max(now, self._calm_at - (EARLY_LOOKS - 1) * period_s)
+        # A look for each change, also where it is the next poll; no more are owed than the next poll can bring.
+        self._calm_at = min(max(self._calm_at, at), now + EARLY_LOOKS * period_s) + period_s
+        self.advance("check_queue", at - now)
+        if at == now:
+            self.observer.changed_at = now
 
     def period_s(self, name: str) -> float:
         """How often a periodic event comes now."""

@@ -1,9 +1,8 @@
 """The two contracts, BatchSystem and Cloud, with their data classes and errors.
 
-Every answer is a value or one of the exceptions below: never None, and never an empty list for
-"I don't know". An implementation has no clock and no thread of its own: the executor calls it off
-the decision thread, stamps when a read began, and abandons a call that is past its deadline.
-Sizes are MB, times are seconds; a wall time is seconds since the epoch.
+Every answer is a value or one of the exceptions below: never None, and never an empty list for "I don't know". An
+implementation has no clock and no thread of its own: the executor calls it off the decision thread, stamps when a read
+began, and abandons a call that is past its deadline. Sizes are MB, times are seconds (a wall time: since the epoch).
 """
 
 from __future__ import annotations
@@ -44,13 +43,12 @@ Looks = Mapping[str, Callable[[], Iterable[Check]]]
 class JobGroup:
     """Jobs of one shape: counts, not a list.
 
-    ``key`` is the same in every read for the same shape. ``running`` is how many jobs of this
-    shape run now, None where the system cannot say. ``not_eligible`` says why no worker could
-    ever run them as they are (held jobs and the like are best left out); empty when some could.
-    ``pools`` (in lower case) are the only ones that the jobs may go to, as they say; empty: any. Each job
-    needs ``nodes`` machines at once, with the request on each of them; where they are not ``apart``, one machine that
-    is large enough may be several of these. ``apart`` with one node: the job has its machine for itself. ``ad`` is what
-    `BatchSystem.match` wants to know of them beside the request, lines in the batch system's own words.
+    ``key`` is the same in every read for the same shape. ``running`` is how many jobs of this shape run now, None where
+    the system cannot say. ``not_eligible`` says why no worker could ever run them as they are (held jobs and the like
+    are best left out); empty when some could. ``pools`` (in lower case) are the only ones that the jobs may go to, as
+    they say; empty: any. Each job needs ``nodes`` machines at once, with the request on each; where they are not
+    ``apart``, one machine that is large enough may be several of these. ``apart`` with one node: it has its machine for
+    itself. ``ad`` is what `BatchSystem.match` wants to know of them beside the request, in the system's own words.
     """
 
     key: str
@@ -93,10 +91,10 @@ class WorkerState(enum.Enum):
 class Worker:
     """A machine as the batch system sees it, all its slots together.
 
-    ``name`` is lower-case and unique; ``addresses`` are all its IP addresses as text;
-    ``jobs`` counts the claims; ``job_starts`` only grows while the worker lives (None: not said);
-    ``drained_by`` is what the one who began the drain left as the reason; ``notice`` says why its
-    machine is about to be taken away (a spot interruption), as the worker itself was told.
+    ``name`` is lower-case and unique; ``addresses`` are all its IP addresses as text; ``jobs`` counts the claims;
+    ``job_starts`` only grows while the worker lives (None: not said); ``drained_by`` is what the one who began the
+    drain left as the reason; ``notice`` says why its machine is about to be taken away (a spot interruption), as it was
+    told itself.
     """
 
     name: str
@@ -132,8 +130,8 @@ class Worker:
 
 @dataclass(frozen=True)
 class Workers:
-    """One read of the workers. ``source_up_s`` is for how long the source (the collector) has been up, None where it is
-    not known: one that was just restarted knows nobody yet. ``missing`` as in `Jobs`."""
+    """One read of the workers. ``source_up_s`` is for how long the source (the collector) has been up, None if unknown:
+    one that was just restarted knows nobody yet. ``missing`` as in `Jobs`."""
 
     workers: tuple[Worker, ...]
     source_up_s: Optional[float] = None
@@ -178,6 +176,7 @@ class BatchSystem(ABC):
     can_drain: bool = True
     can_match: bool = False  # `match` knows more than `fits`
     keeps_records: bool = False  # `prepare`, `register` or `unregister` has something to do
+    watches: bool = False  # `changed` is asked once, and whenever the process gets a SIGURG
     call_deadline_s: float = 60.0
 
     @classmethod
@@ -188,6 +187,10 @@ class BatchSystem(ABC):
     @abstractmethod
     def jobs(self) -> Jobs:
         """The groups of waiting jobs of all users."""
+
+    def changed(self) -> bool:
+        """Whether the queue may have changed since `jobs` was last asked. Raises `SourceError`: it is only polled."""
+        return True
 
     @abstractmethod
     def workers(self) -> Workers:
@@ -284,9 +287,8 @@ class Instance:
 class Instances:
     """One complete read of a site.
 
-    ``owned`` are ours. ``other_heads`` carry our cluster's name but another head node's id: counted,
-    named, never touched. ``foreign`` counts the rest that are not ended; ``foreign_addresses`` lets a
-    worker on one of them be told from a worker that matches nothing.
+    ``owned`` are ours. ``other_heads`` carry our cluster's name but another head node's id: counted, named, never
+    touched. ``foreign`` counts the rest that are not ended; ``foreign_addresses``: a worker there is one of these.
     """
 
     owned: tuple[Instance, ...]

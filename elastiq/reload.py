@@ -82,4 +82,5 @@ def take_over(daemon: Daemon, settings: Settings, batch: BatchSystem, clouds: Ma
     core.health.blocks.clear()
     for name in ("check_vms", "check_queue"):
         daemon.advance(name)
+    daemon.watch()
     core.say("reload", "configuration reloaded", reason="")

@@ -38,6 +38,7 @@ ENDED = 0  # no signal has this number: the decision loop has ended
 
 EPILOG = """\
 signals: TERM, INT  end within 10 s (a second one: at once)     HUP  read the configuration again
+         URG  the queue may have changed: look at it now
 exit codes: 0 ended as told   2 usage   70 internal fault   73 a directory, the socket or the store cannot
 be used   75 another elastiq runs there   78 error in the configuration (one line each on standard error)
 """
@@ -111,7 +112,7 @@ class Service:
         signals, self._pipe = os.pipe()
         os.set_blocking(self._pipe, False)
         signal.set_wakeup_fd(self._pipe, warn_on_full_buffer=False)
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGALRM):
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGALRM, signal.SIGURG):
             signal.signal(number, lambda *_: None)
         threading.Thread(target=self._decide, name="elastiq decisions", daemon=True).start()
         code = self._supervise(signals)
@@ -169,7 +170,10 @@ class Service:
             if number == signal.SIGALRM:
                 log.error(f"the loop did not end within {LEAVE_S:g} s: leaving without it", extra={"event": "failed"})
                 return EXIT_FAULT
-            if number == signal.SIGHUP:
+            if number == signal.SIGURG:
+                if self.daemon is not None:
+                    self.daemon.wake()
+            elif number == signal.SIGHUP:
                 self.reloads.submit(self.reload)  # what is wrong is in the log and in the status
             elif leaving:
                 log.warning("second signal: leaving at once", extra={"event": "signal"})

@@ -22,6 +22,15 @@ class Queue(Conformance):
         (group,) = bench.batch.jobs().groups
         assert (group.waiting, group.request.cpus, group.nodes, group.not_eligible) == (1, 1, 1, "")
 
+    def test_a_queue_has_changed_once_a_job_came_and_not_before_where_it_is_watched(self, bench: BatchBench) -> None:
+        assert bench.batch.changed(), "it was not read yet"
+        bench.batch.jobs()
+        assert bench.batch.changed() is not bench.batch.watches
+        bench.submit()
+        assert bench.batch.changed()
+        bench.batch.jobs()
+        assert bench.batch.changed() is not bench.batch.watches
+
     def test_waiting_jobs_are_counted_by_shape(self, bench: BatchBench) -> None:
         bench.submit(count=3, cpus=1)
         bench.submit(count=2, cpus=4)

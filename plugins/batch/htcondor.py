@@ -18,7 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from glob import glob
 from importlib.util import find_spec
-from typing import Any, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Mapping, Optional, Sequence
 
 from elastiq import interfaces
 from elastiq.command import CommandError, CommandNotFound, CommandResult, run
@@ -28,6 +28,9 @@ from elastiq.plugins.batch import htcondor_ads as ads
 from elastiq.plugins.batch import htcondor_jobs as queue
 from elastiq.plugins.batch import htcondor_slots as pool
 from elastiq.plugins.batch.htcondor_options import OPTIONS
+
+if TYPE_CHECKING:
+    from elastiq.plugins.batch.htcondor_watch import QueueWatch
 
 SCHEDDS_AT_ONCE = 16
 UNLISTED_READS = 20
@@ -59,6 +62,8 @@ class HTCondor(BatchSystem):
         self._gives_reason = True
         self._drains: dict[str, str] = {}  # the last drain of each worker, as its reason shows it
         self._undone: dict[str, set[str]] = {}  # the last ones that were cancelled
+        self._watch: Optional[QueueWatch] = None
+        self.watches = bool(values.get("watch_queue", True))
         self.can_drain = bool(values.get("drain", True))
         self.call_deadline_s = 4 * self._timeout_s  # a drain is up to three commands, and one more to undo it
 
@@ -75,6 +80,8 @@ class HTCondor(BatchSystem):
     def jobs(self) -> interfaces.Jobs:
         """The waiting jobs of all users, grouped. A schedd that does not answer is missing; if none does,
         that is a `SourceError`."""
+        if self._watch is not None:
+            self._watch.begin()
         names = {name.lower(): name for name in (*_attributes(self._constraint), *queue.JOB_ATTRIBUTES)}
         ours = [f"({self._constraint})"] if self._constraint else []
         status = queue.any_of("JobStatus", queue.WAITING + queue.RUNNING)
@@ -85,6 +92,13 @@ class HTCondor(BatchSystem):
         if missing and not found:
             raise SourceError(missing[0])
         return interfaces.Jobs(queue.job_groups(found), missing)
+
+    def changed(self) -> bool:
+        """Whether the schedd of this machine has written to its queue since the last read began."""
+        from elastiq.plugins.batch.htcondor_watch import QueueWatch, queue_log
+
+        self._watch = self._watch or QueueWatch(queue_log(self._timeout_s))
+        return self._watch.news()
 
     def jobs_recorded_on(self, workers: Sequence[str]) -> Mapping[str, int]:
         """How many jobs the schedds hold as running on these workers; all of them must answer."""

@@ -15,5 +15,6 @@ OPTIONS: tuple[Option, ...] = (
     Option("constraint", Kind.TEXT, check=_expression),
     Option("query_method", Kind.CHOICE, "commands", choices=("commands", "bindings")),
     Option("command_timeout_s", Kind.SECONDS, 45.0, unit="seconds", check=above_zero),
+    Option("watch_queue", Kind.BOOL, True),
     Option("drain", Kind.BOOL, True, risk="a job that starts right before its machine is ended is lost with it"),
 )

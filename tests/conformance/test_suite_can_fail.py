@@ -75,6 +75,19 @@ class CountsRunningJobsAsWaiting(SimulatedBatch):
 
 
 @plant
+class WatchesAndSeesNoJobCome(SimulatedBatch):
+    watches = True
+
+    def changed(self) -> bool:
+        return False
+
+
+@plant
+class WatchesAndCannotTell(SimulatedBatch):
+    watches = True
+
+
+@plant
 class HasOneGroupForEachJob(SimulatedBatch):
     def jobs(self) -> Jobs:
         jobs = super().jobs()

@@ -28,6 +28,7 @@ class FakePool:
         self.folder = folder
         self.bin = folder / "bin"
         self.bin.mkdir(parents=True)
+        self.log.parent.mkdir()
         for tool in TOOLS:
             path = self.bin / tool
             path.write_text(f'#!/bin/sh\nexec {sys.executable} -I -S {__file__} {folder} {tool} "$@"\n')
@@ -54,8 +55,15 @@ class FakePool:
         pool.folder, pool.bin, pool.state = folder, folder / "bin", read_state(folder)
         return pool
 
+    @property
+    def log(self) -> Path:
+        """Where the schedd writes each change of its queue; elastiq may not read it."""
+        return self.folder / "spool/job_queue.log"
+
     def save(self) -> None:
         write_state(self.folder, self.state)
+        with open(self.log, "a", opener=lambda path, flags: os.open(path, flags, 0o200)) as log:
+            log.write("105\n106\n")  # a transaction
 
     def load(self) -> dict[str, Any]:
         self.state = read_state(self.folder)
@@ -270,6 +278,9 @@ class Command:
         return found
 
     def condor_config_val(self) -> int:
+        if self.args[0] == "-subsystem":
+            print(f"{self.folder}/spool/job_queue.log\n{self.folder}/spool")
+            return 0
         if self.args[-2] != "-negotiator" or self.state["configuration"] is None:
             return self.refuse("Can't send end of message\nNot defined: " + self.args[-1])
         print(self.state["configuration"].get(self.args[-1], "Not defined"), "\n")

@@ -151,8 +151,9 @@ SINGULARITY =
 """
 
 
-def client(release: Path) -> str:
-    """For commands on the host. Reads need no rights; acts need a token (`htcondor.daemon_token`)."""
+def client(release: Path, spool: Path) -> str:
+    """For commands on the host. Reads need no rights; acts need a token (`htcondor.daemon_token`). ``spool`` is the
+    head's."""
     return f"""\
 RELEASE_DIR = {release}/usr
 BIN = {release}/usr/bin
@@ -161,6 +162,7 @@ LIB = {release}/usr/lib/condor
 LIBEXEC = {release}/usr/libexec/condor
 LOCAL_DIR = /nonexistent
 LOG = /tmp
+SPOOL = {spool}
 CONDOR_HOST = {places.HUB_IP}
 COLLECTOR_HOST = {places.HUB_IP}:9618
 SCHEDD_NAME = head.rig

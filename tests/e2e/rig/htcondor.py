@@ -93,7 +93,7 @@ def _make_tokens() -> None:
     places.daemon_tokens().chmod(0o700)
     os.chown(places.daemon_tokens(), places.DAEMON_UID, places.DAEMON_UID)
     _write_private(daemon_token(), token, places.DAEMON_UID)
-    places.client_config().write_text(condor_config.client(places.root()))
+    places.client_config().write_text(condor_config.client(places.root(), places.pool() / "head/spool"))
 
 
 def _rights(*names: str) -> list[str]:
