@@ -6,53 +6,57 @@ Its default is what the example configuration says, for machines of the workload
 from __future__ import annotations
 
 import random
-from dataclasses import fields, replace
+import re
+import tempfile
+from dataclasses import replace
+from functools import cache
 from pathlib import Path
-from typing import Any, Mapping
+from typing import Mapping
 
-from benchmarks.policy.ground import LATENCY, NEGOTIATION_S, Ground, Workload, image_of
+from benchmarks.policy.ground import LATENCY, Ground, Workload, ground
 from elastiq import config
-from elastiq.interfaces import Pool, Resources
+from elastiq.interfaces import Resources
 from elastiq.settings import Settings
 from elastiq.simulation.cluster import Cluster
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "elastiq.conf.example"
-OLD_FILE = {"idle_for_time_s": 3600.0}  # what a file of elastiq 1.0 says, and was the default
 
 
-def settings_of(workload: Workload, changed: Mapping[str, Any]) -> Settings:
-    """The example file's settings with the workload's machines, and some of them changed."""
+def settings_of(workload: Workload, changed: Mapping[str, str]) -> Settings:
+    """The example file's settings with the workload's machines, and some keys changed, as a file would say it. Raises
+    `ConfigError`, or ValueError for a key that the file does not name."""
+    loaded = _loaded(tuple(sorted(changed.items())))
     sizes = workload.sizes
     capacity = next(iter(sizes.values())) if len(sizes) == 1 else Resources()  # of several, the catalogue tells
     prices = {name: (size.cpus or 0.0) / workload.cpus for name, size in sizes.items()}
-    pool = Pool("ec2", "simulated", tuple(sizes), capacity=capacity, prices=prices)
-    shipped = config.load(EXAMPLE).settings
-    return replace(shipped, pools=(pool,), max_vms=workload.max_vms, **changed)
+    pool = replace(
+        loaded.pools[0], site="simulated", flavours=tuple(sizes), capacity=capacity, prices=prices, markets=("",)
+    )
+    return replace(loaded, pools=(replace(pool, networks=("",)),), max_vms=workload.max_vms)
 
 
-def parsed(text: str) -> dict[str, Any]:
-    """Settings as ``key=value key=value``. Raises ValueError for a key that there is not."""
-    kinds = {one.name: one.default for one in fields(Settings)}
-    found: dict[str, Any] = {}
+@cache
+def _loaded(changed: tuple[tuple[str, str], ...]) -> Settings:
+    text = EXAMPLE.read_text()
+    for key, value in changed:
+        text, found = re.subn(rf"(?m)^#?{re.escape(key)} *=.*$", f"{key} = {value}", text, count=1)
+        if not found:
+            raise ValueError(f"{key}: {EXAMPLE.name} names no such key")
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory, EXAMPLE.name)
+        path.write_text(text)
+        return config.load(path).settings
+
+
+def parsed(text: str) -> dict[str, str]:
+    """Keys and values out of ``key=value key=value``. Raises ValueError for what is none."""
+    found = {}
     for part in text.split():
         key, equals, value = part.partition("=")
-        if not equals or key not in kinds:
-            raise ValueError(f"{part!r}: not a setting")
-        default = kinds[key]
-        if isinstance(default, bool):
-            found[key] = value in ("yes", "true", "1", "on")
-        elif isinstance(default, (int, float)):
-            found[key] = _number(value, type(default))
-        else:
-            found[key] = value
+        if not equals:
+            raise ValueError(f"{part!r} is not key=value")
+        found[key] = value
     return found
-
-
-def _number(value: str, kind: type) -> Any:
-    try:
-        return kind(float(value))
-    except ValueError:
-        return value  # a word that stands for a number, as "auto"
 
 
 class Elastiq(Cluster):
@@ -60,13 +64,11 @@ class Elastiq(Cluster):
 
     ends_all = True
 
-    def __init__(self, workload: Workload, seed: int, changed: Mapping[str, Any]) -> None:
+    def __init__(self, workload: Workload, seed: int, changed: Mapping[str, str]) -> None:
         rng = random.Random(seed)
         settings = settings_of(workload, changed)
         super().__init__(settings, workload.sizes, rng, latency=LATENCY, leave_out=True)
-        self.world: Ground = Ground(self.events, self.clock, rng, workload.sizes, image_of(workload))
-        self.world.negotiate_every_s = NEGOTIATION_S
-        self.world.catalogue = True
+        self.world: Ground = ground(workload, self.events, self.clock, rng)
 
     def start(self) -> None:
         """As `Runner.start`."""

@@ -2,18 +2,22 @@
 
 A job goes to the worker with the fewest free cores that has room for it, the oldest first among equals: HTCondor's
 default, whose ``NEGOTIATOR_PRE_JOB_RANK`` is lower the more ``Cpus`` a slot has left (HTCondor manual, configuration
-macros of the negotiator). The negotiation follows within a second, so that what is compared is the policy and not the
-negotiator. A machine costs from its launch to the request to end it.
+macros of the negotiator). Other placements are there to see what they change (`PLACEMENTS`). The negotiation follows
+within a second, so that what is compared is the policy and not the negotiator. A machine costs from its launch to the
+request to end it.
 """
 
 from __future__ import annotations
 
+import random
 from collections import defaultdict
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Callable, Optional, Protocol, Sequence
 
-from elastiq.interfaces import Resources
+from elastiq.events import EventQueue
+from elastiq.interfaces import Resources, request_fits
+from elastiq.simulation.clock import VirtualClock
 from elastiq.simulation.executor import Latency
 from elastiq.simulation.model import Job, Machine, SimWorker
 from elastiq.simulation.world import Image, World
@@ -23,6 +27,12 @@ LEAD_S = 600.0  # from the start of the rule to the first job: it has looked aro
 NEGOTIATION_S = 1.0
 LATENCY = Latency(0.02, 0.5)  # of each half of a call: what is seen is so old, and what is done comes so late
 HOUR_S = 3600.0
+PLACEMENTS = {
+    "fullest": "the fewest free cores first: HTCondor's default rank",
+    "oldest": "in the order in which the machines joined",
+    "emptiest": "the most free cores first",
+    "end": "where the job's end puts off the machine's end least; needs the run times",
+}
 STEP_S = 300.0
 GIVE_UP_STEPS = 288  # a day in which nothing happened
 
@@ -41,6 +51,7 @@ class Workload:
     span_s: float = 0.0
     flavours: Sequence[float] = ()  # none: of ``cpus`` alone
     about: str = ""
+    placement: str = "fullest"
 
     @property
     def sizes(self) -> dict[str, Resources]:
@@ -50,11 +61,16 @@ class Workload:
 
 @dataclass
 class Session:
-    """One machine's life, in seconds since the first job."""
+    """One machine's life, in monotonic seconds of its world."""
 
     cpus: float
     began_s: float
     ended_s: Optional[float] = None
+
+    def paid_s(self, zero_s: float, horizon_s: float) -> float:
+        """What it costs within the time of the workload; what was there before its first job is paid from then on."""
+        ended_s = horizon_s if self.ended_s is None else self.ended_s
+        return max(0.0, ended_s - max(self.began_s, zero_s))
 
 
 @dataclass
@@ -62,18 +78,13 @@ class Played:
     """What a rule made of a workload. ``runs``: of each job, when it started, when it ended, and its cores."""
 
     workload: Workload
-    sessions: list[Session] = field(default_factory=list)
+    cost_h: float = 0.0  # machine hours; of machines of other sizes in proportion
+    launches: int = 0
     runs: list[tuple[float, float, float]] = field(default_factory=list)
     waits_s: list[float] = field(default_factory=list)
     unfinished: int = 0
     killed: int = 0
     peak: int = 0
-
-    @property
-    def cost_h(self) -> float:
-        """Machine hours; of machines of other sizes in proportion."""
-        base = self.workload.cpus
-        return sum(((s.ended_s or 0.0) - s.began_s) * s.cpus / base for s in self.sessions) / HOUR_S
 
 
 class Ground(World):
@@ -81,20 +92,22 @@ class Ground(World):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        self.placement = "fullest"
         self.zero = 0.0  # monotonic: of the first job's submission
         self.sessions: dict[str, Session] = {}
         self.runs: list[tuple[float, float, float]] = []
         self.waits_s: list[float] = []
         self.on_birth = self._born
+        self._used_last: dict[str, float] = {}
         self.at_end: dict[int, Callable[[], object]] = {}  # by the job's number; nothing here kills one
 
     def _born(self, machine: Machine) -> None:
         cpus = self.flavours[machine.flavour].cpus or 0.0
-        self.sessions[machine.id] = Session(cpus, max(0.0, self.now - self.zero))
+        self.sessions[machine.id] = Session(cpus, self.now)
 
     def terminate(self, machine: Machine) -> None:
         if not machine.ending:
-            self.sessions[machine.id].ended_s = max(0.0, self.now - self.zero)
+            self.sessions[machine.id].ended_s = self.now
         super().terminate(machine)
 
     def start(self, job: Job, worker: SimWorker) -> None:
@@ -102,10 +115,53 @@ class Ground(World):
         began = self.now - self.zero
         self.runs.append((began, began + job.length_s, job.request.cpus or 0.0))
         self.waits_s.append(self.now - job.submitted_at)
-        self.events.after(job.length_s, self.at_end.pop(job.number))
+        self.events.after(job.length_s, partial(self._over, worker, self.at_end.pop(job.number)))
+
+    def _over(self, worker: SimWorker, then: Callable[[], object]) -> None:
+        self._used_last[worker.name] = self.now
+        then()
+
+    def idle_since(self, worker: SimWorker) -> float:
+        """When the last job ended on a worker that runs none, or it joined."""
+        return self._used_last.get(worker.name, self.now - self.wall + worker.started_at)
+
+    def _negotiate(self) -> None:
+        if self.placement != "end":
+            super()._negotiate()
+            return
+        self._negotiating = False
+        waiting = [job for jobs in self.waiting_by_shape().values() for job in jobs.values()]
+        for job in sorted(waiting, key=lambda job: job.number):
+            fitting = [one for one in self.workers.values() if one.takes_jobs and _fits(job, one)]
+            if fitting:
+                self.start(job, min(fitting, key=partial(self._put_off_s, job)))
+
+    def _put_off_s(self, job: Job, worker: SimWorker) -> tuple[float, float]:
+        """By how much a job puts off the time at which a machine is idle; then its free cores."""
+        ends = [(one.first_started_at or 0.0) + one.length_s for one in worker.jobs]
+        return max(0.0, self.now + job.length_s - max([self.now, *ends])), worker.free().cpus or 0.0
 
     def _preferred(self) -> list[SimWorker]:
-        return sorted(self.workers.values(), key=lambda worker: worker.free().cpus or 0.0)
+        workers = list(self.workers.values())
+        if self.placement == "oldest":
+            return workers
+        sign = -1.0 if self.placement == "emptiest" else 1.0
+        return sorted(workers, key=lambda worker: sign * (worker.free().cpus or 0.0))
+
+
+def _fits(job: Job, worker: SimWorker) -> bool:
+    return request_fits(job.request, worker.free())[0]
+
+
+def ground(workload: Workload, events: EventQueue, clock: VirtualClock, rng: random.Random) -> Ground:
+    """The world of a workload. A machine is paid from its launch: it is "running" at once, and a worker when it has
+    booted."""
+    image = Image(boot_s=(0.0, 0.0), join_s=workload.boot_s, shutdown_s=(15.0, 40.0))
+    made = Ground(events, clock, rng, workload.sizes, image)
+    made.negotiate_every_s = NEGOTIATION_S
+    made.placement = workload.placement
+    made.catalogue = True
+    return made
 
 
 @dataclass
@@ -170,19 +226,20 @@ def play(workload: Workload, world: Ground, runner: Runner) -> Played:
         still = still + 1 if before == (feed.left, world.tally.present, len(world.runs)) else 0
         if still > GIVE_UP_STEPS and not world.running():
             break
-    horizon_s = max([end_s, *(end for _, end, _ in world.runs)])
-    sessions = list(world.sessions.values())
-    for session in sessions:
-        session.ended_s = horizon_s if session.ended_s is None else session.ended_s
-    tally = world.tally
-    return Played(workload, sessions, world.runs, world.waits_s, feed.left, tally.killed, tally.peak)
+    horizon_s = world.zero + max([end_s, *(end for _, end, _ in world.runs)])
+    paid_s = sum(one.paid_s(world.zero, horizon_s) * one.cpus for one in world.sessions.values())
+    return Played(
+        workload,
+        cost_h=paid_s / workload.cpus / HOUR_S,
+        launches=len(world.sessions),
+        runs=world.runs,
+        waits_s=world.waits_s,
+        unfinished=feed.left,
+        killed=world.tally.killed,
+        peak=world.tally.peak,
+    )
 
 
 def _run(world: Ground, seconds: float) -> None:
     world.events.after(seconds, world.events.stop)
     world.events.run()
-
-
-def image_of(workload: Workload) -> Image:
-    """A machine is paid from its launch: it is "running" at once, and a worker when it has booted."""
-    return Image(boot_s=(0.0, 0.0), join_s=workload.boot_s, shutdown_s=(15.0, 40.0))

@@ -56,7 +56,7 @@ def measured(rule: str, plays: Sequence[Played], least: Sequence[Bounds]) -> Mea
         fmean(ratios),
         _spread(ratios),
         fmean(own) if own else math.inf,
-        fmean(len(play.sessions) for play in plays),
+        fmean(play.launches for play in plays),
         max(play.peak for play in plays),
         sum(play.unfinished for play in plays),
         sum(play.killed for play in plays),

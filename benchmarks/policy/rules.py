@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Iterable, Optional, Sequence
 
-from benchmarks.policy.ground import LATENCY, NEGOTIATION_S, Ground, Workload, image_of
+from benchmarks.policy.ground import LATENCY, Workload, ground
 from elastiq.simulation.clock import VirtualClock, VirtualQueue
 from elastiq.simulation.model import Machine
 
@@ -35,8 +35,8 @@ class Seen:
 
 @dataclass
 class View:
-    """``waiting``: how many jobs wait, by their cores, the oldest shape first. ``room``: how many machines the quota
-    still lets it launch."""
+    """``now``: the time of the tick. ``waiting``: how many jobs wait, by their cores, the oldest shape first. ``room``:
+    how many machines the quota still lets it launch."""
 
     now: float
     waiting: Sequence[tuple[float, int]]
@@ -64,17 +64,19 @@ class Rule:
 
     period_s = 10.0
     ends_all = True
+    knows_ends = False  # whether it is told when a job ends, and does not only see it at its next look
 
     def __init__(self, workload: Workload, seed: int) -> None:
         self._rng = random.Random(seed)
         self.workload = workload
         clock = VirtualClock()
         self._events = VirtualQueue(clock)
-        self.world = Ground(self._events, clock, self._rng, workload.sizes, image_of(workload))
-        self.world.negotiate_every_s = NEGOTIATION_S
+        self.world = ground(workload, self._events, clock, self._rng)
         self.world.on_change = self._changed
         self._flavour = next(iter(workload.sizes))
         self.cpus = workload.cpus
+        self._began, self._asked = 0.0, -1  # when the ticks begin, and the number of the last one
+        self._tick = 0.0  # the time of it
         self._next: Optional[float] = None  # when the next look is
         self._idle: dict[str, tuple[int, float]] = {}  # by machine: its job starts, and when it was first seen idle
 
@@ -97,14 +99,16 @@ class Rule:
         """At the first tick from then on."""
         if math.isinf(when):
             return
-        tick = self._began + self.period_s * math.ceil((when - self._began) / self.period_s - 1e-9)
+        tick = self._began + self.period_s * max(
+            self._asked + 1, math.ceil((when - self._began) / self.period_s - 1e-9)
+        )
         if self._next is None or tick < self._next:
             self._next = tick
             self._events.at(tick, partial(self._ask, tick))
 
     def _ask(self, tick: float) -> None:
         if self._next == tick:
-            self._next = None
+            self._next, self._tick, self._asked = None, tick, round((tick - self._began) / self.period_s)
             self._events.after(LATENCY.draw(self._rng), self._look)
 
     def _look(self) -> None:
@@ -120,7 +124,7 @@ class Rule:
         machines = [self._see(m) for m in world.machines.values() if not m.ending]
         kept = {seen.machine.id for seen in machines}
         self._idle = {key: value for key, value in self._idle.items() if key in kept}
-        return View(world.now, waiting, machines, self.workload.max_vms - world.tally.present)
+        return View(self._tick, waiting, machines, self.workload.max_vms - world.tally.present)
 
     def _see(self, machine: Machine) -> Seen:
         worker = machine.worker
@@ -129,12 +133,12 @@ class Rule:
         seen = Seen(machine, self.cpus, worker.free().cpus or 0.0, True, len(worker.jobs))
         if worker.jobs:
             self._idle.pop(machine.id, None)
-        else:
-            starts, since = self._idle.get(machine.id, (-1, 0.0))
-            if starts != worker.job_starts:
-                since = self.world.now
-                self._idle[machine.id] = (worker.job_starts, since)
-            seen.idle_s = self.world.now - since
+            return seen
+        starts, since = self._idle.get(machine.id, (-1, 0.0))
+        if starts != worker.job_starts:
+            since = self.world.idle_since(worker) if self.knows_ends else self._tick
+            self._idle[machine.id] = (worker.job_starts, since)
+        seen.idle_s = self._tick - since
         return seen
 
     def _act(self, acts: Acts) -> None:
@@ -228,6 +232,7 @@ class SlurmPowerSaving(Rule):
     a minute. Source: Slurm Power Saving Guide, https://slurm.schedmd.com/power_save.html."""
 
     period_s = 10.0  # power_save_interval of SlurmctldParameters (slurm.conf)
+    knows_ends = True  # it is the batch system
     resume_rate, suspend_rate = 300, 60
 
     def __init__(self, workload: Workload, seed: int, suspend_time_s: float = 300.0) -> None:
@@ -310,7 +315,7 @@ class LinearController(Rule):
         elif used > self.high_allocation:
             self._demand += self.rate * self.period_s
         self._demand = min(max(self._demand, self.minimum), self.workload.max_vms * self.cpus)
-        acts.end = [seen.machine for seen in drones if seen.machine.id in self._released and not seen.jobs]
+        acts.end = [seen.machine for seen in view.machines if seen.machine.id in self._released and not seen.jobs]
         active = [seen for seen in view.machines if seen.machine.id not in self._released]
         if sum(seen.cpus for seen in drones) > self._demand:
             self._shrink(active, acts)

@@ -14,8 +14,8 @@ from typing import Callable, Iterator, Optional, Sequence
 
 from benchmarks.policy.ground import Workload
 from elastiq.interfaces import Resources
-from elastiq.simulation.swf import Trace
 from elastiq.traces.job import TraceJob
+from elastiq.traces.opening import open_trace
 from elastiq.whatif.synthetic import DAY_S, LublinFeitelson, exponential, log_uniform
 
 TUNE = ("burst", "hpc2n", "seismology", "lublin-8")
@@ -79,22 +79,18 @@ def lublin_128(seed: int) -> Workload:
 def hpc2n(seed: int, directory: Path) -> Workload:
     """The log of HPC2N, on machines of 128 cores, on which each job fits. What its user removed is left out: how much
     work it is depends on the rule."""
-    trace = Trace(directory / "hpc2n-2002-head.swf")
-    jobs = [_job(a.at_s, a.request.cpus or 1.0, a.length_s) for a in trace if a.removed_after_s is None and a.length_s]
-    return Workload("hpc2n", _ordered(jobs), cpus=128.0, max_vms=60, about="HPC2N, 57 days, machines of 128 cores")
+    trace = open_trace(directory / "hpc2n-2002-head.swf")
+    jobs = [job for job in trace if job.removed_after_s is None and job.run_s]
+    return Workload("hpc2n", jobs, cpus=128.0, max_vms=60, about="HPC2N, 57 days, machines of 128 cores")
 
 
 def dag(name: str, file: str) -> Callable[[int, Path], Workload]:
-    """A graph of one-core tasks, all submitted by their parents' ends."""
+    """A graph of one-core tasks, each submitted when its parents have ended; one such graph a day."""
 
     def made(seed: int, directory: Path) -> Workload:
         chance = random.Random(seed)
-        jobs = []
-        for line in (directory / file).read_text().splitlines()[1:]:
-            number, _, run_s, _, parents = line.split(",")
-            at_s = JITTER_S * chance.random()
-            jobs.append(TraceJob(at_s, Resources(cpus=1.0), float(run_s), number, after=tuple(parents.split())))
-        return Workload(name, jobs, max_vms=150, about=f"{len(jobs)} tasks of a graph")
+        jobs = [job._replace(at_s=JITTER_S * chance.random()) for job in open_trace(directory / file)]
+        return Workload(name, jobs, max_vms=150, span_s=DAY_S, about=f"{len(jobs)} tasks of a graph")
 
     return made
 
@@ -119,8 +115,8 @@ def traces() -> Optional[Path]:
     return Path(named) if named and Path(named).is_dir() else None
 
 
-def made(name: str, seed: int, flavours: Sequence[float] = ()) -> Optional[Workload]:
-    """A workload as that seed makes it; None if it is a real one and is not there. ``flavours``: see `Workload`."""
+def made(name: str, seed: int) -> Optional[Workload]:
+    """A workload as that seed makes it; None if it is a real one and is not there."""
     if name in MADE:
         return MADE[name](seed)
     directory = traces()
