@@ -6,6 +6,7 @@ from argparse import ArgumentParser, ArgumentTypeError
 
 from elastiq.cli.verb import Verb, Verbs, count, name
 from elastiq.cli.when import since
+from elastiq.paths import path
 
 STATUS_KEYS = "for programs: the keys of docs/status.md"
 
@@ -25,6 +26,13 @@ def _history(parser: ArgumentParser) -> None:
     parser.add_argument("--since", type=since, metavar="TIME", help="30m, 2h, 7d ago, or 2026-11-30, or 14:00")
     parser.add_argument("-n", "--lines", type=count, default=50, help="the last so many (default 50; 0: all there are)")
     parser.add_argument("--all", action="store_true", help="every change of state, too")
+
+
+def _record(parser: ArgumentParser) -> None:
+    when = "30m, 2h, 7d ago, or 2026-11-30, or 14:00"
+    parser.add_argument("--since", type=since, metavar="TIME", help=f"from then on: {when} (default: all there is)")
+    parser.add_argument("--until", type=since, metavar="TIME", help="up to then (default: now)")
+    parser.add_argument("-o", "--output", type=path, metavar="FILE", help="into this file, not to standard output")
 
 
 def _check(parser: ArgumentParser) -> None:
@@ -114,6 +122,22 @@ holds the last 20,000 lines.""",
 0 shown   1 there is no state, or it is damaged   3 it may not be read here, and elastiq does not run
   4 it may not be read here, nor may elastiq be asked""",
         arguments=_history,
+    ),
+    "record": Verb(
+        "the queue of the last weeks as a trace of jobs, to simulate with (docs/traces.md)",
+        "record:record",
+        """\
+elastiq keeps what it sees of the queue (record_days in the configuration): counts, from which the jobs are made again.
+So jobs that come and go between two looks are missing, and of jobs that ask for the same it is only known how long
+they ran together; what the batch system keeps itself (condor_history, sacct) is exact. Times at which elastiq did not
+run or had no answer are gaps. Works with or without a running elastiq, for root and the user as whom it runs.""",
+        """\
+  elastiqctl record -o queue.csv                  all that is kept, for elastiqctl simulate queue.csv
+  elastiqctl record --since 7d > week.csv
+  elastiqctl record --since 2026-11-01 --until 2026-11-08 -o week.csv
+  elastiqctl record --json                        only how much there is""",
+        "0 written   1 nothing is recorded   4 no permission",
+        arguments=_record,
     ),
     "check": Verb(
         "look at all that elastiq needs before its first launch, and say what to do",

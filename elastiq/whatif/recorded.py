@@ -239,15 +239,20 @@ class Recorded:
         for _ in range(removed):
             job = group.waiting.pop()
             self._removed[job] = at - self._arrived[job]
+        ends = starts - more
+        before = min(ends, len(group.running))  # whoever was seen to run can have ended, and then the others have to
+        for _ in range(before):
+            lot = int(self._lots.random() * len(group.running))
+            group.running[lot], group.running[-1] = group.running[-1], group.running[lot]
+            self._end(*group.running.pop(), at)
         for _ in range(starts):
             group.running.append((group.waiting.popleft(), at, not first))
-        for _ in range(starts - more):
-            lot, last = int(self._lots.random() * len(group.running)), group.running.pop()
-            job, began, whole = last
-            if lot < len(group.running):
-                (job, began, whole), group.running[lot] = group.running[lot], last
-            self._ran[job] = max(SHORTEST_S, at - began)
-            self.seen.cut += not whole
+        for _ in range(ends - before):
+            self._end(*group.running.pop(), at)
+
+    def _end(self, job: int, began: float, whole: bool, at: float) -> None:
+        self._ran[job] = max(SHORTEST_S, at - began)
+        self.seen.cut += not whole
 
     def _new(self, group: _Group, at: float) -> int:
         for values, value in ((self._arrived, at), (self._ran, math.nan), (self._removed, math.nan)):
@@ -260,8 +265,7 @@ class Recorded:
         for group in self._groups.values():
             self.seen.left_waiting += len(group.waiting)
             for job, began, _ in group.running:
-                self._ran[job] = max(SHORTEST_S, at - began)
-                self.seen.cut += 1
+                self._end(job, began, False, at)
             group.waiting.clear()
             group.running.clear()
 
