@@ -16,17 +16,17 @@ import threading
 import time
 from concurrent.futures import Future
 from pathlib import Path
-from typing import Callable, ContextManager
+from typing import TYPE_CHECKING, Callable, ContextManager
 
-from elastiq.protocol import Answer
-from elastiq.protocol import Refused as Refused
+if TYPE_CHECKING:
+    from elastiq.protocol import Answer
+
 
 log = logging.getLogger(__name__)
 
-CLIENTS = 16
 _PATH_MAX = 107  # of sockaddr_un.sun_path (unix(7)), without its final NUL
 
-Command = Callable[[str, Answer], Future[Answer]]
+Command = Callable[[str, "Answer"], "Future[Answer]"]
 
 
 class ControlServer:
@@ -62,13 +62,6 @@ class ControlServer:
                     log.warning("control socket: cannot accept: %s", error)
                     time.sleep(1.0)  # out of descriptors: do not spin
                 continue
-            with self.lock:
-                while len(self.idle) >= CLIENTS:
-                    longest = next(iter(self.idle))
-                    del self.idle[longest]
-                    with contextlib.suppress(OSError):
-                        longest.shutdown(socket.SHUT_RDWR)  # its own thread closes it
-                self.idle[client] = None
             threading.Thread(target=self._serve, args=(client,), name="elastiq client", daemon=True).start()
 
     def _serve(self, client: socket.socket) -> None:

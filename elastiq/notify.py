@@ -1,4 +1,4 @@
-"""systemd's notification protocol (sd_notify(3)): a datagram to the socket that systemd names."""
+"""systemd's notification protocol (sd_notify(3)): a datagram to the socket that systemd names. Imported if it does."""
 
 from __future__ import annotations
 
@@ -6,7 +6,21 @@ import logging
 import os
 import socket
 
+from elastiq.events import EventQueue
+
 log = logging.getLogger(__name__)
+
+
+def begin(events: EventQueue) -> None:
+    """Tell from the loop that it runs, and let the loop itself feed the watchdog: one that hangs does not."""
+
+    def feed() -> None:
+        if limit_s := watchdog_s():
+            notify("WATCHDOG=1")
+            events.after(limit_s / 4, feed)
+
+    events.post(lambda: notify("READY=1"))
+    events.post(feed)
 
 
 def notify(*lines: str) -> None:

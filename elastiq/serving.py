@@ -19,13 +19,20 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("elastiq.control")
 
+CLIENTS = 16
 MAX_REQUEST = 65_536  # bytes
 REQUEST_S = 5.0  # for one request to arrive, and for its answer to be taken
 READS = ("metrics", "history")  # beside the status: what the group may ask for, too, and what is no news
 
 
 def serve(server: ControlServer, client: socket.socket) -> None:
-    """Answer its requests until it goes, or is too slow."""
+    """Answer its requests until it goes, or is too slow; or until it is the longest idle of too many."""
+    with server.lock:
+        for longest in list(server.idle)[: -(CLIENTS - 1)]:
+            del server.idle[longest]
+            with contextlib.suppress(OSError):
+                longest.shutdown(socket.SHUT_RDWR)  # its own thread closes it
+        server.idle[client] = None
     try:
         _, uid, _ = struct.unpack("3i", client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
         for request in _requests(client):

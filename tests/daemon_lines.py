@@ -83,6 +83,8 @@ ON_DEMAND = {
     "elastiq.plugins.cloud.ec2_regions": "no region, or an interruption_queue",
     "elastiq.plugins.cloud.ec2_telling": "a call that failed",
     "elastiq.plugins.cloud.ec2_watch": "a section [metrics], or elastiqctl metrics",
+    "elastiq.notify": "a service manager that names a socket, as systemd does",
+    "elastiq.protocol": "a client of the control socket",
     "elastiq.notices": "a notice of the cloud",
     "elastiq.preparing": "a batch system that prepares launches or registers machines",
     "elastiq.prices": "a price or a cap on the cost",

@@ -15,7 +15,7 @@ from typing import Any, Iterator
 
 import pytest
 
-from elastiq import client, control, serving
+from elastiq import client, serving
 from elastiq.control import ControlServer
 from elastiq.protocol import Refused
 from tests.waiting import PATIENCE_S, until
@@ -176,7 +176,7 @@ def test_silent_clients_and_those_that_dribble_do_not_keep_others_out(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(serving, "REQUEST_S", 3600.0)  # their time is not what makes room
-    silent = [served.connect() for _ in range(3 * control.CLIENTS)]
+    silent = [served.connect() for _ in range(3 * serving.CLIENTS)]
     for sock in silent:
         try:
             sock.sendall(b'{"v":')
