@@ -14,7 +14,7 @@ import signal
 import sys
 import threading
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Optional, Sequence
+from typing import TYPE_CHECKING, Optional, Sequence
 
 from elastiq import __version__, command, config, identity, logs
 from elastiq.control import ControlServer
@@ -22,13 +22,14 @@ from elastiq.core import Core
 from elastiq.daemon import Daemon
 from elastiq.events import EventQueue, RealClock
 from elastiq.interfaces import SourceError
-from elastiq.notify import notify, watchdog_s
 from elastiq.paths import LOCK, SOCKET_LOCK, Lock, LockedError, Paths, claim, path
 from elastiq.plugin_loader import plugins
-from elastiq.protocol import Answer
 from elastiq.recording import FOLDER, Recording
 from elastiq.store import Store, StoreError
 from elastiq.threads import ThreadExecutor
+
+if TYPE_CHECKING:
+    from elastiq.protocol import Answer
 
 log = logging.getLogger("elastiq.service")
 
@@ -132,8 +133,10 @@ class Service:
             daemon.heartbeat()
             self.daemon = daemon
             control = ControlServer(self.paths.socket, daemon.status, self._command)
-            self.events.post(lambda: notify("READY=1"))  # from the loop: it runs
-            self.events.post(self._feed)
+            if "NOTIFY_SOCKET" in os.environ:
+                from elastiq.notify import begin
+
+                begin(self.events)
             daemon.run()
             control.close()
             daemon.close()
@@ -147,12 +150,6 @@ class Service:
             log.critical("the decision loop ended by an internal fault", exc_info=True, extra={"event": "failed"})
         finally:
             os.write(self._pipe, bytes([ENDED]))
-
-    def _feed(self) -> None:
-        """The loop itself feeds systemd's watchdog: one that hangs does not."""
-        if limit_s := watchdog_s():
-            notify("WATCHDOG=1")
-            self.events.after(limit_s / 4, self._feed)
 
     # ------------------------------------------------------------------ the main thread
 
@@ -182,7 +179,10 @@ class Service:
                 leaving = True
                 signal.setitimer(signal.ITIMER_REAL, LEAVE_S)
                 log.info("%s: ending", signal.Signals(number).name, extra={"event": "signal"})
-                notify("STOPPING=1")
+                if "NOTIFY_SOCKET" in os.environ:
+                    from elastiq.notify import notify
+
+                    notify("STOPPING=1")
                 if self.daemon is None:
                     return 0  # nothing was begun yet
                 self.daemon.stop()
