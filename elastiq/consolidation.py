@@ -128,7 +128,7 @@ class Consolidation:
             return False
         if node.refused == (worker.jobs, worker.job_starts) or not node.may_act(s.now) or node.site not in s.sites:
             return False
-        quiet_s = min(QUIET_S, s.settings.idle_for_time_s_of(node.pool))
+        quiet_s = min(QUIET_S, s.idle_for_s(node.pool))
         return node.room_s >= quiet_s and _used(s, node) <= LIGHT
 
     def _order(self, node: Node) -> tuple[float, float, str]:

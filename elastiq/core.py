@@ -78,7 +78,7 @@ class Core:
         self.saw_queue: Callable[[Jobs], None] = lambda _: None  # keeps what was seen; the service sets it
         self.faults: Counter[str] = Counter()  # distinct exceptions that are bugs
         self._told: dict[str, str] = {}
-        self._facts_stored: dict[str, Any] = {"learned": {}, "strangers": {}, "failed_boots": {}}
+        self._facts_stored: dict[str, Any] = {"learned": {}, "strangers": {}, "failed_boots": {}, "uses": {}}
 
     # ------------------------------------------------------------------ time
 
@@ -208,7 +208,7 @@ class Core:
             raise of_another(self.store.path, len(self.registry), before, cluster)
         self.store_is_new = before is None
         self.stored(partial(self.store.remember, "cluster", cluster))
-        self.registry.learned = dict(self._facts_stored["learned"])
+        self.registry.learned, self.registry.uses.seen = dict(self._facts_stored["learned"]), {**stored["uses"]}
         self.drained = frozenset(self.store.recall("drained") or ())
         self.paused, self.scaled = self.store.recall("paused") or {}, self.store.recall("scaled") or {}
         self.health.failed_boots = dict(self._facts_stored["failed_boots"])
@@ -255,8 +255,10 @@ class Core:
             store.replace_trials(self.trials.records.values())
             self.trials.changed = False
         strangers = {name: stranger.number for name, stranger in registry.strangers.items()}
-        learned, failed_boots = registry.learned, self.health.failed_boots
-        for key, value in (("learned", learned), ("strangers", strangers), ("failed_boots", failed_boots)):
+        learned, failed_boots, uses = registry.learned, self.health.failed_boots, registry.uses.seen
+        facts: dict[str, dict[Any, Any]] = {"learned": learned, "strangers": strangers}
+        facts.update(failed_boots=failed_boots, uses=uses)
+        for key, value in facts.items():
             if value != self._facts_stored[key]:
                 store.remember(key, learned_to_json(learned) if key == "learned" else value)
                 self._facts_stored[key] = dict(value)
@@ -280,7 +282,11 @@ class Core:
         level = logging.WARNING if after in (State.LOST, State.FAILED) else level
         self.say("node", f"{node.name} ({node.pool}): {before.value} -> {after.value}: {move.reason}", level, **facts)
         self.count(f"moves_{after.value}")
-        if before in {*TO_COME, State.FAILED} and after in IN_SERVICE:
+        if before is State.IDLE and after is State.DRAINING:
+            self.registry.uses.ends(node, move.at)
+        elif before is State.REQUESTED and after in AT_BOOT:
+            self.registry.uses.launched(node)
+        elif before in {*TO_COME, State.FAILED} and after in IN_SERVICE:
             self.health.boot_joined(node.pool)
         elif before in AT_BOOT and after in SPENT and not node.ordered:
             from elastiq.failed_boots import failed

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 # While a machine boots or drains, the workers and instances are looked at this often at least.
 ATTENTIVE_S = 10.0
+DUE_S = 0.1  # a machine that is due to go then is surely due
 MOVING = TO_COME | {State.DRAINING, State.TERMINATING}
 LONGEST_BACKOFF_S = 600.0
 HEARTBEAT_S = 30.0
@@ -181,8 +182,8 @@ class Daemon:
         if at == now:
             self.observer.changed_at = now
 
-    def period_s(self, name: str) -> float:
-        """How often a periodic event comes now."""
+    def period_s(self, name: str, at: Optional[float] = None) -> float:
+        """How often a periodic event comes from then on. Machines are looked at once an idle one is due to go."""
         period: float = getattr(self.core.settings, f"{name}_every_s")
         if name != "check_vms":
             return period
@@ -191,7 +192,10 @@ class Daemon:
         moving = registry.count(None, MOVING)
         if moving and moving > sum(bool(node.emptied) and node.state is State.DRAINING for node in registry):
             return min(period, ATTENTIVE_S)
-        return period
+        idle = [node for node in registry if node.state is State.IDLE] if registry.count(None, {State.IDLE}) else []
+        s, began, now = self.core.settings, self.observer.workers.began, self.core.now() if at is None else at
+        due = [began + registry.uses.idle_for_s(s, node.pool) - node.idle_s for node in idle]
+        return min([period, *(max(ATTENTIVE_S, when + DUE_S - now) for when in due if when > now)])
 
     def check_vms(self) -> None:
         """Read workers and instances, update the registry, then plan."""

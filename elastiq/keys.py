@@ -53,7 +53,8 @@ def _seconds(*names: str, home: Any = Settings, check: Callable[[float], str] | 
 CORE: dict[str, tuple[Option, ...]] = {
     "elastiq": (
         Option("cluster_name", Kind.TEXT, check=check_cluster_name),
-        *_seconds("waiting_jobs_time_s", "idle_for_time_s", "batch_settle_s", "unused_room_s"),
+        _setting("idle_for_time_s", Kind.SECONDS, unit="seconds", choices=("auto",)),
+        *_seconds("waiting_jobs_time_s", "batch_settle_s", "unused_room_s"),
         *_seconds("sleep_s", "check_queue_every_s", "check_vms_every_s", "check_vms_in_error_every_s", check=_period),
         *_seconds("estimated_vm_deploy_time_s", "drain_timeout_s", "lost_after_s", "intent_settle_s", check=above_zero),
         *_seconds("cooldown_after_launch_s", "cooldown_after_end_s", "cooldown_after_failure_s"),
@@ -96,7 +97,7 @@ POOL: tuple[Option, ...] = (
     Option("max_vms", Kind.LIMIT, unit="machines"),
     _term("min_idle_vms", Kind.INT, unit="machines"),
     _term("priority", Kind.NUMBER),
-    *_seconds("idle_for_time_s", home=Terms),
+    _term("idle_for_time_s", Kind.SECONDS, unit="seconds", choices=("auto",)),
     *_seconds("estimated_vm_deploy_time_s", "max_vm_lifetime_s", home=Terms, check=above_zero),
     _term("n_jobs_per_vm", Kind.INT, unit="jobs", check=above_zero),
     _term("reserve_memory_mb", Kind.NUMBER, unit="MB"),

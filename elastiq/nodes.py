@@ -12,6 +12,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, AbstractSet, Iterable, Iterator, Mapping, Optional
 
+from elastiq.idling import Uses
 from elastiq.interfaces import Instance, Resources, Worker
 
 if TYPE_CHECKING:
@@ -169,6 +170,7 @@ class Registry:
         self.moves: list[Move] = []  # since the daemon last took them
         self.touched: dict[str, Node] = {}  # changed since last stored
         self.learned: dict[tuple[str, str], Resources] = {}
+        self.uses = Uses()
         self.catalogue: dict[tuple[str, str], Resources] = {}  # by site and flavour: what the cloud says of it
         self.strangers: dict[str, Stranger] = {}  # workers that are no node of ours, by name
         self.ended: set[str] = set()  # workers of nodes that are gone: their ads outlive them for a while

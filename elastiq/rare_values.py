@@ -67,8 +67,9 @@ def no_number(option: Option, quoted: str, value: float) -> str:
     kind = ("whole number" if option.kind in (Kind.INT, Kind.LIMIT) else "number") + (
         f" of {option.unit}" if option.unit else ""
     )
+    also = f", or {' or '.join(option.choices)}" if option.choices else ""
     default = f" (default {option.default:g})" if isinstance(option.default, (int, float)) else ""
-    return f"{quoted} is {fault}, write a {kind} that is not negative{default}"
+    return f"{quoted} is {fault}, write a {kind} that is not negative{also}{default}"
 
 
 def ipv4(value: str) -> str:

@@ -179,6 +179,10 @@ def _seen(registry: Registry, node: Node, worker: Worker, observed_s: float, wal
     node.room_s = node.room_s + observed_s if unchanged else 0.0
     if not same:
         registry.touched[node.id] = node
+        if node.state is State.IDLE and node.was_busy:
+            registry.uses.used_again(node.pool, node.idle_s)
+        elif node.state in AT_BOOT and node.watched:
+            registry.uses.booted(node.pool, node.boot_s + observed_s)
         node.idle_s = 0.0
     if observed_s and node.job_starts is not None and worker.job_starts is not None:
         recent = 1 - math.exp(-observed_s / PACE_S)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import AbstractSet, Mapping
 
+from elastiq.idling import AUTO
 from elastiq.interfaces import Pool, WorkerState
 from elastiq.nodes import AT_BOOT, IN_SERVICE, Node, State
 from elastiq.situation import Situation, Step
@@ -31,7 +32,7 @@ def drains(s: Situation, reserved: AbstractSet[str], leaving: Mapping[str, str])
     are drained for good only where the cloud is about to take them."""
     idle = [n for n in s.registry if n.state is State.IDLE and n.seen is not None and n.seen.state is WorkerState.IDLE]
     pools = {pool.name: pool for pool in s.settings.pools}
-    due = leaving or any(n.pool not in pools or n.idle_s >= s.settings.idle_for_time_s_of(n.pool) for n in idle)
+    due = leaving or any(n.pool not in pools or n.idle_s >= s.idle_for_s(n.pool) for n in idle)
     if s.no_end or not due:
         return []
     minima = [(None, s.settings.min_vms), *((p.name, p.min_vms) for p in s.settings.pools if p.name not in s.drained)]
@@ -57,12 +58,14 @@ def drains(s: Situation, reserved: AbstractSet[str], leaving: Mapping[str, str])
             why = f"pool {node.pool} is no longer configured"
         elif leaves:
             why = leaving[node.id]
-        elif s.no_drain or node.idle_s < s.settings.idle_for_time_s_of(node.pool):
+        elif s.no_drain or node.idle_s < s.idle_for_s(node.pool):
             continue
         elif pool and unused[pool.name] <= pool.terms.min_idle_vms:
             continue
         else:
             why = f"idle for {node.idle_s:.0f} s"
+            if s.settings.idle_for_time_s_of(node.pool) == AUTO:
+                why += f" of {s.idle_for_s(node.pool):.0f} s (auto)"
             unused[node.pool] -= 1
         steps.append(Step(node, why))
         spare.subtract(minima_of)

@@ -68,6 +68,10 @@ class Situation:
     # What a batch system that knows no better says.
     fits: Fits = field(default=lambda group, pool, flavour, machine: request_fits(group.request, machine))
 
+    def idle_for_s(self, pool: str) -> float:
+        """How long an idle machine of a pool is kept (seconds)."""
+        return self.registry.uses.idle_for_s(self.settings, pool)
+
 
 @dataclass(frozen=True)
 class Launch:

@@ -54,6 +54,8 @@ def _quoted(option: Option, text: str) -> str:
 
 def _number(option: Option, text: str) -> float:
     """1.0 read every number as a float: 4.0 is whole."""
+    if text.lower() in option.choices:
+        return math.inf  # auto
     whole = option.kind in (Kind.INT, Kind.LIMIT)
     value = float(text) if _NUMBER.fullmatch(text) else math.inf
     if math.isinf(value) or value < 0 or (whole and value % 1):

@@ -98,6 +98,8 @@ def _values(option: Option) -> str:
     }.get(option.kind, option.kind.value)
     if option.kind is Kind.LIST and option.choices:
         what = "list of " + ", ".join(option.choices)
+    if option.kind is Kind.SECONDS and option.choices:
+        what += f", or {' or '.join(option.choices)}"
     return f"{what} ({option.unit})" if option.unit and option.unit != what else what
 
 

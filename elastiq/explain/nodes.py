@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Callable, Mapping, Optional
 
 from elastiq.demand import Standing
+from elastiq.explain.idle import limit
 from elastiq.explain.known import Known, named, waiting
 from elastiq.interfaces import Pool
 from elastiq.nodes import AT_BOOT, Node, State
@@ -62,7 +63,7 @@ def _idle(known: Known, node: Node) -> str:
     s = known.s
     if node.id in known.drains:
         return f"{_would(known, 'goes', 'go')}: {known.drains[node.id]}"
-    idle_for_s, pool = s.settings.idle_for_time_s_of(node.pool), s.settings.pool(node.pool)
+    idle_for_s, pool = s.idle_for_s(node.pool), s.settings.pool(node.pool)
     is_to_go = known.leaving.get(node.id, "")
     if not is_to_go and node.id in known.reserved:
         return "kept: reserved" + _for_whom(known, node, " for ")
@@ -78,7 +79,7 @@ def _idle(known: Known, node: Node) -> str:
         if not least and pool is not None and known.unused[pool.name] <= pool.terms.min_idle_vms:
             least = _spare(known, pool)
         may = f", then kept: {least}" if least else f": may go at {known.when(idle_for_s - node.idle_s)}"
-        return f"idle for {node.idle_s:.0f} s of idle_for_time_s {idle_for_s:g}{may}"
+        return f"idle for {node.idle_s:.0f} s of {limit(s, node.pool)}{may}"
     why = _obstacle(known, node, pool) or s.no_drain or _spare(known, pool)
     return f"kept: {why}" if why else f"idle for {node.idle_s:.0f} s: may go now"
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Iterator
 
 from elastiq.broker import capacity
+from elastiq.explain.idle import limit
 from elastiq.explain.known import Known, named, size, waiting
+from elastiq.idling import AUTO
 from elastiq.interfaces import JobGroup, Pool
 from elastiq.nodes import JOINED, TO_COME, State
 from elastiq.situation import NOT_ASKED
@@ -27,7 +29,9 @@ def _limits(known: Known, pool: Pool) -> Iterator[str]:
         sizes = [size(what, has) for what, has in vars(capacity(s, pool, flavour)).items() if has is not None]
         shape = ", ".join(sizes) or "its size is not known until one has joined"
         yield f"flavour {flavour or 'of the cloud'}: {shape}; {_prices(pool, flavour)}"
-    own = {key: value for key, value in vars(pool.terms).items() if value not in (None, 0, 0.0, (), "terminate")}
+    if s.settings.idle_for_time_s_of(pool.name) == AUTO:
+        yield f"idle machines are kept for {limit(s, pool.name)}"
+    own = {key: value for key, value in vars(pool.terms).items() if value not in (None, 0, 0.0, (), "terminate", AUTO)}
     if own:
         yield "its own terms: " + ", ".join(f"{key} {_plain(value)}" for key, value in own.items())
 

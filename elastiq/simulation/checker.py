@@ -241,7 +241,7 @@ class Checker(Listener):
         seen_s = self.book.workers_known(record).idle_s.get(machine.id, 0.0)
         pool = self.book.pool_of(machine)
         configured = not pool or settings.pool(pool) is not None
-        early = configured and seen_s < idle_for_s(pool, settings) - SLACK_S
+        early = configured and seen_s < idle_for_s(pool, settings)[0] - SLACK_S
         if mode is DrainMode.IF_IDLE and early and not self.going.why(machine, settings):
             self.fail("I6", f"drain of {worker.name}, which was seen idle for {seen_s:.0f} s only")
 

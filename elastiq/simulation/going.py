@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from typing import Iterable
 
+from elastiq.idling import AUTO
 from elastiq.settings import Settings
 from elastiq.simulation.book import Book
 from elastiq.simulation.model import Machine
@@ -56,8 +57,13 @@ class Going:
         return "too old" if lifetime_s and self.age_s(machine, surely) >= lifetime_s - slack_s else ""
 
 
-def idle_for_s(pool: str, settings: Settings) -> float:
-    """For how long machines of a pool may stand idle."""
+def idle_for_s(pool: str, settings: Settings) -> tuple[float, float]:
+    """For how long machines of a pool stand idle at the least, and at the most: both the same where it is a number."""
     found = settings.pool(pool)
     own = found.terms.idle_for_time_s if found is not None else None
-    return settings.idle_for_time_s if own is None else own
+    limit_s = settings.idle_for_time_s if own is None else own
+    if limit_s < AUTO:
+        return limit_s, limit_s
+    deploy_s = found.terms.estimated_vm_deploy_time_s if found is not None else None
+    longest_s = min(settings.estimated_vm_deploy_time_s if deploy_s is None else deploy_s, 3600.0)
+    return min(2 * settings.check_queue_every_s, longest_s), longest_s

@@ -44,7 +44,7 @@ def serving_s(s: Settings, lease_s: float) -> float:
 
 
 def longest_idle_s(s: Settings) -> float:
-    return max(idle_for_s(name, s) for name in ("", *(pool.name for pool in s.pools)))
+    return max(idle_for_s(name, s)[1] for name in ("", *(pool.name for pool in s.pools)))
 
 
 def makes_way_s(s: Settings) -> float:

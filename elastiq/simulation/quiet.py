@@ -111,12 +111,12 @@ class QuietExecutor(VirtualExecutor):
         next_s = _next(self._events._timers, ticks, now)
         until = min(next_s, self._calm, math.inf if self._clocks is None else self._clocks) - MARGIN_S
         for timer, name in ticks.items():
-            when, period_s = timer.when, daemon.period_s(name)
+            when = timer.when
             while when < until and timer.action:
                 for source in sources if when > now else ():
                     if source.partition(" ")[0] in PERIODIC[name]:
                         _renew(daemon, source, when)
-                when += period_s
+                when += daemon.period_s(name, when)
             if when > timer.when and timer.action:
                 daemon._timers[name] = self._events.at(when, timer.action)
                 timer.cancel()
@@ -218,9 +218,9 @@ def _clocks_until(daemon: Daemon) -> float:
     """The time at which another read of the workers will bring a clock to its limit."""
     settings, began = daemon.core.settings, daemon.observer.workers.began
     waiting = daemon.last_plan.verdicts  # for whom it matters whether room is stale
-    left_s = math.inf
+    left_s, uses = math.inf, daemon.core.registry.uses
     for node in daemon.core.registry:
-        if node.state is State.IDLE and node.idle_s < (limit_s := settings.idle_for_time_s_of(node.pool)):
+        if node.state is State.IDLE and node.idle_s < (limit_s := uses.idle_for_s(settings, node.pool)):
             left_s = min(left_s, limit_s - node.idle_s)
         elif node.state in AT_BOOT and node.boot_s < (limit_s := settings.estimated_vm_deploy_time_s_of(node.pool)):
             left_s = min(left_s, limit_s - node.boot_s)

@@ -206,8 +206,8 @@ MUTANTS: tuple[Mutant, ...] = (
             Change(
                 scale_down,
                 "drains",
-                "elif s.no_drain or node.idle_s < s.settings.idle_for_time_s_of(node.pool):",
-                "elif not node.seen.is_drained and node.idle_s < s.settings.idle_for_time_s_of(node.pool):",
+                "elif s.no_drain or node.idle_s < s.idle_for_s(node.pool):",
+                "elif not node.seen.is_drained and node.idle_s < s.idle_for_s(node.pool):",
             ),
             Change(scale_down, "drains", "if s.no_end or not due:", "if s.no_end:"),
             Change(ending.Ending, "look", "node.seen.drained_by_mark(core.owner.mark) is False", "False"),

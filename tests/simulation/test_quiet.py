@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from elastiq.idling import AUTO
 from elastiq.interfaces import Pool, Resources, Terms
 from elastiq.settings import Settings
 from elastiq.simulation.cluster import Cluster
@@ -75,8 +76,9 @@ def test_the_same_happens_where_jobs_wait_for_long_and_in_numbers() -> None:
         (Terms(max_vm_lifetime_s=5000.0), {}),
         (Terms(idle_for_time_s=300.0, min_idle_vms=1), {}),
         (PLAIN, {"cooldown_after_end_s": 2000.0, "cooldown_after_launch_s": 500.0}),
+        (PLAIN, {"idle_for_time_s": AUTO, "min_vms": 0}),
     ],
-    ids=["stop", "lifetime", "own idleness and spares", "cool-downs"],
+    ids=["stop", "lifetime", "own idleness and spares", "cool-downs", "idle by itself"],
 )
 def test_the_same_happens_where_other_clocks_run(terms: Terms, changed: dict[str, Any]) -> None:
     acts, jobs, _ = course(3, leave_out=False, hours=5.0, terms=terms, **changed)

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import pytest
 
 from elastiq import config, plugin_loader, values
+from elastiq.idling import AUTO
 from elastiq.keys import CORE, POOL
 from elastiq.options import Option
 
@@ -16,6 +17,8 @@ EXAMPLE = Path(__file__).resolve().parents[2] / "elastiq.conf.example"
 # The section of a batch system that is not the default is commented out whole.
 OTHERS = [name for name in plugin_loader.BUILT_IN[plugin_loader.BATCH_GROUP] if name != "htcondor"]
 MUST_SET = ["cluster_name", "flavour", "image_id", "max_vms", "region"]
+# What is better than elastiq 1.0's value, which a file without the key keeps.
+NEW = {"idle_for_time_s": "auto"}
 
 
 class Documented(NamedTuple):
@@ -62,8 +65,9 @@ def test_a_key_that_is_commented_out_shows_the_default_of_the_code() -> None:
             assert values.parse(option, value, Path()) == option.default, f"[{section}] {key}"
 
 
-def test_the_five_keys_to_set_are_the_only_ones_that_are_not_commented_out() -> None:
-    assert sorted(key for _, key, _, commented, _ in documented() if not commented) == MUST_SET
+def test_the_five_keys_to_set_and_what_is_new_are_the_only_ones_that_are_not_commented_out() -> None:
+    assert sorted(key for _, key, _, commented, _ in documented() if not commented) == sorted([*MUST_SET, *NEW])
+    assert {key: value for _, key, value, commented, _ in documented() if key in NEW and not commented} == NEW
     head = EXAMPLE.read_text("utf-8").partition("\n[")[0]
     for key in MUST_SET:
         assert re.search(rf"^#   {key} ", head, re.MULTILINE), key
@@ -84,7 +88,8 @@ def test_the_example_loads_as_it_is(tmp_path: Path) -> None:
     path.write_bytes(EXAMPLE.read_bytes())
     loaded = config.load(path)
     assert loaded.warnings == []
-    assert len(loaded.set_keys) == len(MUST_SET)
+    assert len(loaded.set_keys) == len([*MUST_SET, *NEW])
+    assert loaded.settings.idle_for_time_s == AUTO
 
 
 @pytest.mark.parametrize("batch", ["htcondor", *OTHERS])

@@ -33,7 +33,8 @@ def test_every_problem_is_told_at_once_in_the_order_of_the_file(tmp_path: Path) 
         "3: [elastiq] sleep_ss: is not a known key, did you mean `sleep_s`?",
         "4: [elastiq] check_queue_every_s: `often` is no number,"
         " write a number of seconds that is not negative (default 15)",
-        "5: [elastiq] idle_for_time_s: `-1` is negative, write a number of seconds that is not negative (default 3600)",
+        "5: [elastiq] idle_for_time_s: `-1` is negative,"
+        " write a number of seconds that is not negative, or auto (default 3600)",
         "6: [elastiq]: this line is neither `key = value` nor `[section]`; indent it if it continues the one above",
         "7: [qouta]: is not a known section, did you mean [quota]?",
         "10: [quota] max_vms: `0` is no limit, write a whole number above 0, or `unlimited`",

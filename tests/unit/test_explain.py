@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from elastiq.demand import Standing, Trial, Trials, WaitingHistory
 from elastiq.explain import Explainer
 from elastiq.health import Block, Health
+from elastiq.idling import AUTO
 from elastiq.interfaces import JobGroup, Jobs, Resources, Terms, WorkerState
 from elastiq.nodes import Node, State
 from elastiq.planner import plan
@@ -264,6 +265,11 @@ NODES: dict[str, tuple[Callable[[], Situation], str]] = {
             nodes=[a_node(idle_s=300.0)], settings=some_settings(pools=(a_pool(terms=Terms(idle_for_time_s=900.0)),))
         ),
         "idle for 300 s of idle_for_time_s 900: may go at [+600 s]",
+    ),
+    "idle, its time is elastiq's own choice": (
+        lambda: situation(nodes=[a_node(idle_s=100.0)], settings=some_settings(idle_for_time_s=AUTO)),
+        "idle for 100 s of 300 s (auto: half of estimated_vm_deploy_time_s 600, none was seen to boot yet):"
+        " may go at [+200 s]",
     ),
     "goes": (lambda: situation(nodes=[a_node(**LONG_IDLE)]), "goes: idle for 700 s"),
     "would go": (

@@ -1,0 +1,68 @@
+"""How long an idle machine is kept where `idle_for_time_s` is `auto`.
+
+Pure. A machine that is idle costs as much as one that boots, and what ends too early has to boot again. So a machine is
+kept for as long as would have cost least in the past: for each of the last pauses of machines like it, from the end
+of one use to the next, either the pause, or the time for which it is kept and another boot. Until some pauses were
+seen it is half the time that machines take to boot.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from statistics import median
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from elastiq.nodes import Node
+    from elastiq.settings import Settings
+
+AUTO = math.inf  # in place of seconds: what does not know of it keeps everything
+LONGEST_S = 3600.0  # a pause of an hour or longer is none: where an hour is billed, it is used up
+POLLS = 2  # the queue is read so often before an idle machine may go: the next job may be on its way
+BOOTS, PAUSES, TO_BELIEVE = 9, 100, 10
+PARTS = (0.5, 0.0, 0.125, 0.25, 0.75, 1.0)  # of a boot: what is tried
+
+
+@dataclass
+class Uses:
+    """What was seen of the machines of each pool: the times that they took to boot, and the pauses (seconds)."""
+
+    seen: dict[str, list[list[float]]] = field(default_factory=dict)
+    _new: dict[str, list[float]] = field(default_factory=dict)  # pauses since the last boot
+    _ended: dict[tuple[str, str], list[float]] = field(default_factory=dict)  # when the last use of a machine ended
+    _best: dict[str, float] = field(default_factory=dict)
+
+    def booted(self, pool: str, boot_s: float) -> None:
+        boots, pauses = self.seen.get(pool, ([], []))
+        pauses = [*pauses, *self._new.pop(pool, ())][-PAUSES:]
+        self.seen[pool] = [[*boots, round(boot_s, 1)][-BOOTS:], pauses]
+        self._best.clear()
+
+    def used_again(self, pool: str, pause_s: float) -> None:
+        self._new.setdefault(pool, []).append(round(min(pause_s, LONGEST_S), 1))
+
+    def ends(self, node: Node, wall: float) -> None:
+        """An idle machine is taken out of service."""
+        ended = self._ended.setdefault((node.pool, node.flavour), [])
+        ended.append(wall - node.idle_s)
+        if len(ended) > PAUSES:
+            self.used_again(node.pool, wall - ended.pop(0))
+
+    def launched(self, node: Node) -> None:
+        """Had the one that ended last been kept, it would be used now."""
+        if ended := self._ended.get((node.pool, node.flavour)):
+            self.used_again(node.pool, max(0.0, node.created_at - ended.pop()))
+
+    def idle_for_s(self, s: Settings, pool: str) -> float:
+        """How long an idle machine of the pool is kept (seconds)."""
+        if (limit_s := s.idle_for_time_s_of(pool)) < AUTO:
+            return limit_s
+        deploy_s = s.estimated_vm_deploy_time_s_of(pool)
+        if pool not in self._best:
+            boots, pauses = self.seen.get(pool, ([], []))
+            boot_s = median(boots or [deploy_s])
+            tried = [part * boot_s for part in PARTS[: len(PARTS) if len(pauses) >= TO_BELIEVE else 1]]
+            costs = [sum(p if p <= kept_s else kept_s + boot_s for p in pauses) for kept_s in tried]
+            self._best[pool] = tried[costs.index(min(costs))]
+        return min(max(self._best[pool], POLLS * s.check_queue_every_s), LONGEST_S, deploy_s)
