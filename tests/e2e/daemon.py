@@ -102,6 +102,11 @@ class Daemon:
     def running(self) -> bool:
         return self._process is not None and self._process.poll() is None
 
+    def signal(self, number: int) -> None:
+        """Send it a signal."""
+        assert self._process is not None
+        self._process.send_signal(number)
+
     def kill(self) -> None:
         """End it as a crash does; the commands that it was running end too, as with systemd."""
         assert self._process is not None

@@ -52,7 +52,7 @@ def wake(rig: Rig, changed: bool = True) -> None:
 
 def looks_in(rig: Rig, seconds: float, every_s: float, busy: bool) -> list[float]:
     """When the queue was read, from now; of a busy queue a change is told of after every step."""
-    times = []
+    times: list[float] = []
     for step in count(1):
         if step * every_s > seconds:
             return times

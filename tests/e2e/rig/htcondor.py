@@ -123,9 +123,28 @@ def collector_pid() -> int:
 
 def switch_collector(on: bool) -> None:
     """Let the master end the collector, or start it again."""
-    as_root(["condor_on" if on else "condor_off", "-daemon", "collector", "-addr", _master_address()])
+    _switch("collector", on)
     if on and not poll(lambda: "Collector" in as_root(["condor_status", "-any", "-autoformat", "MyType"], False), 90):
         raise RigError("the collector does not answer after its start")
+
+
+def restart_schedd() -> None:
+    """Let the master end the schedd, which compacts its log, and start it again."""
+    before = queue_log().stat().st_ino
+    _switch("schedd", False)
+    if not poll(lambda: queue_log().stat().st_ino != before, 90):
+        raise RigError("the schedd did not compact its log at its end")
+    _switch("schedd", True)
+    if not poll(lambda: as_root(["condor_q", "-totals"], False), 90):
+        raise RigError("the schedd does not answer after its start")
+
+
+def queue_log() -> Path:
+    return head_directory() / "spool/job_queue.log"
+
+
+def _switch(daemon: str, on: bool) -> None:
+    as_root(["condor_on" if on else "condor_off", "-daemon", daemon, "-addr", _master_address()])
 
 
 def _master_address() -> str:
