@@ -40,6 +40,8 @@ def open_trace(
     source = Source(os.fspath(path))
     if format is None:
         format = recognise(source.head())
+    if format is None and source.is_binary:
+        raise TraceError(f"{source.name}: is a binary file and no trace")
     if format is None:
         raise TraceError(
             f"{source.name}: is no log of jobs that elastiq knows ({', '.join(sorted(FORMATS))}); if it is one of "
@@ -135,6 +137,8 @@ class FileTrace:
         if found:
             return "no job in it can be played: " + ", ".join(f"{number} {why}" for why, number in found.items())
         what = f"is no {self._format.title}: "
+        if self._source.is_binary:
+            return f"{what}it is a binary file"
         if not self.lines.bad:
             return f"{what}no line of it is a job"
         looks = recognise(self._source.head())

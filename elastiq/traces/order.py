@@ -30,8 +30,9 @@ class Sorted:
     A `TraceError` if the temporary file cannot be written.
     """
 
-    def __init__(self, rows: Iterator[Row], name: str, lot: int = LOT) -> None:
+    def __init__(self, rows: Iterator[Row], name: str, lot: Optional[int] = None) -> None:
         self.total, self.was_so = 0, True
+        lot = lot or LOT
         self._file: Optional[IO[bytes]] = None
         self._lots: list[Pieces] = []
         self._in_turn = True  # each lot begins after the end of the one before

@@ -15,22 +15,22 @@ from typing import Callable, Iterator, NamedTuple, Optional, Sequence
 from elastiq.traces.rows import Format, LeftOut, Reading, Row
 from elastiq.traces.units import Times, duration_s, size_mb
 
-# Names after `_plain`, without their unit: a field is what it means.
+# Without case, underscores, and their unit; of several in a header the first of the list is taken.
 NAMES = {
-    "submit": ("submit", "submitted", "submission", "submittime", "submissiontime", "submitted_at", "at", "qdate",
-               "arrival", "queued", "created"),
-    "run": ("run", "runtime", "run_time", "duration", "elapsed", "walltime", "wallclock", "wall_time", "length"),
-    "start": ("start", "started", "starttime", "start_time", "started_at", "begin"),
-    "end": ("end", "ended", "endtime", "end_time", "ended_at", "finished", "completed"),
-    "cpus": ("cpus", "cpu", "cores", "ncpus", "ncores", "processors", "slots", "requestcpus", "vcpus", "threads"),
+    "submit": ("submit", "submitted", "submission", "submittime", "submissiontime", "submittedat", "at", "arrival",
+               "arrivaltime", "queued", "queuetime", "created", "qdate", "timestamp"),
+    "run": ("run", "runtime", "duration", "elapsed", "walltime", "wallclock", "wallclocktime", "length"),
+    "start": ("start", "started", "starttime", "startedat", "begin"),
+    "end": ("end", "ended", "endtime", "endedat", "finished", "finishtime", "completed"),
+    "cpus": ("cpus", "cores", "ncpus", "ncores", "processors", "slots", "requestcpus", "reqcpus", "vcpus", "cpu"),
     "memory": ("memory", "mem", "ram", "requestmemory", "reqmem"),
     "disk": ("disk", "requestdisk", "scratch"),
-    "gpus": ("gpus", "gpu", "ngpus", "requestgpus"),
-    "name": ("id", "job", "jobid", "job_id", "name", "task", "taskid", "task_id", "job_name", "jobname"),
-    "after": ("after", "parents", "parent", "parent_tasks", "parent_jobs", "depends", "depends_on", "dependencies"),
-    "think": ("think", "think_time"),
-    "removed": ("removed_after", "cancelled_after"),
-    "count": ("count", "number", "jobs", "tasks"),
+    "gpus": ("gpus", "ngpus", "requestgpus", "gpu"),
+    "name": ("id", "jobid", "taskid", "task", "job", "name", "jobname"),
+    "after": ("after", "parents", "parenttasks", "parentjobs", "dependson", "dependencies", "parent"),
+    "think": ("think", "thinktime"),
+    "removed": ("removedafter", "cancelledafter"),
+    "count": ("count", "copies"),
 }  # fmt: skip
 FIELDS = {name: field for field, names in NAMES.items() for name in names}
 _SECONDS = {"s": 1.0, "sec": 1.0, "secs": 1.0, "seconds": 1.0, "ms": 0.001, "min": 60.0, "minutes": 60.0,
@@ -70,23 +70,28 @@ def read(reading: Reading) -> Iterator[Row]:
 
 
 def columns(names: Sequence[str]) -> list[Optional[Column]]:
-    """What each column of a header means; of several that mean the same only the first does."""
+    """What each column of a header means, if anything."""
+    meant = [_meant(name) for name in names]
+    best = {field: min(rank for one, rank, _ in filter(None, meant) if one == field) for field in NAMES
+            if any(each and each[0] == field for each in meant)}  # fmt: skip
     found: list[Optional[Column]] = []
-    for name in names:
-        column = _meant(name)
-        known = {each.field for each in found if each}
-        found.append(None if column is None or column.field in known else column)
+    for each in meant:
+        taken = each is not None and best.get(each[0]) == each[1]
+        found.append(Column(each[0], each[2]) if each is not None and taken else None)
+        if each is not None and taken:
+            del best[each[0]]
     return found
 
 
-def _meant(name: str) -> Optional[Column]:
+def _meant(name: str) -> Optional[tuple[str, int, float]]:
+    """The field, the place of its name among those that mean it, and the unit."""
     plain = re.sub(r"[^a-z0-9]+", "_", name.strip().lower()).strip("_")
-    if plain in FIELDS:
-        return Column(FIELDS[plain])
     stem, _, unit = plain.rpartition("_")
-    field = FIELDS.get(stem, "")
-    factor = UNITS.get(field, {}).get(unit)
-    return None if factor is None else Column(field, factor)
+    for text, factor in ((plain, 1.0), (stem, UNITS.get(FIELDS.get(stem.replace("_", ""), ""), {}).get(unit))):
+        field = FIELDS.get(text.replace("_", ""))
+        if field is not None and factor is not None:
+            return field, NAMES[field].index(text.replace("_", "")), factor
+    return None
 
 
 def _is_header(found: Sequence[Optional[Column]]) -> bool:

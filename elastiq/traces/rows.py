@@ -70,7 +70,7 @@ class Reading:
                 why = self._fault(row)
                 if why:
                     raise ValueError(why)
-        except (ValueError, OverflowError) as exc:
+        except (ValueError, ArithmeticError) as exc:
             self.tally.is_bad(number, " ".join(str(exc).split())[:100])
         except LeftOut as exc:
             self.tally.leave_out(str(exc))
@@ -94,7 +94,7 @@ class Reading:
         if not (0 <= (removed_after_s or 0) < MOST and 0 <= think_s < MOST):
             return "a time that is none"
         if not 1 <= parts * max(1.0, (cpus or 0) / self._split_at) <= MOST_PARTS:
-            return "a job of too many parts"
+            return "a job of no part or too many"
         return ""
 
     def _without_loops(self, row: Row) -> Row:

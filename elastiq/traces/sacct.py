@@ -94,10 +94,11 @@ class _Table:
         start_s, end_s = self._time(said, "start"), self._time(said, "end")
         run_s = _elapsed(said)
         if run_s is None:
-            if start_s is None and not state.startswith("CANCELLED"):
+            if start_s is None and "start" not in said:
                 raise LeftOut("without a run time")
             run_s = 0.0 if start_s is None or end_s is None else end_s - start_s
-        if state.startswith("CANCELLED") and run_s == 0:
+        never = state.startswith("CANCELLED") or ("start" in said and start_s is None)
+        if never and run_s == 0:
             if end_s is None:
                 raise LeftOut("cancelled, nobody knows when")
             removed_after_s = max(0.0, end_s - submit_s)
@@ -126,7 +127,7 @@ def _limit_s(said: Mapping[str, str]) -> Optional[float]:
 
 
 def _nodes(said: Mapping[str, str]) -> int:
-    return int(next((n for n in (_positive(said.get(key)) for key in NODES) if n), 1))
+    return max(1, int(next((n for n in (_positive(said.get(key)) for key in NODES) if n), 1)))
 
 
 def _tres(said: Mapping[str, str]) -> dict[str, str]:

@@ -45,8 +45,8 @@ class Source:
             head = file.read(HEAD)
         if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):  # so PowerShell writes files
             self._encoding = "utf-16"
-        elif b"\0" in head:
-            raise TraceError(f"{self.name}: is a binary file and no trace")
+        # Not refused for it: zeros are what a log is left with when a machine lost its power.
+        self.is_binary = self._encoding != "utf-16" and b"\0" in head
         if not head.strip():
             raise TraceError(f"{self.name}: is empty")
 

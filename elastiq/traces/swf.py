@@ -69,7 +69,10 @@ def _job(parts: Sequence[str]) -> Sequence[Row]:
 
 
 def _looks_like(head: Sequence[str]) -> bool:
-    lines = [line.split() for line in head if line.strip() and not line.lstrip().startswith(";")]
+    said = [line.split() for line in head if line.strip()]
+    lines = [parts for parts in said if parts[0][0] != ";"]
+    if said and not lines:  # a long header
+        return True
     return 2 * sum(_numeric(parts) for parts in lines) > len(lines)
 
 

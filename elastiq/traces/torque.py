@@ -103,7 +103,8 @@ def chunks(said: Mapping[str, str]) -> list[Chunk]:
     job and ``pmem`` of a processor. PBS Pro: ``select=2:ncpus=4:mem=8gb``, and with it the sums of it."""
     asked = {key[len("Resource_List.") :]: value for key, value in said.items() if key.startswith("Resource_List.")}
     if asked.get("select"):
-        return [_of_chunk(part, "ncpus", 1.0) for part in asked["select"].split("+")]
+        of_pbs = [_of_chunk(part, "ncpus", 1.0) for part in asked["select"].split("+")]
+        return [_packed(of_pbs)] if asked.get("place", "").startswith("pack") else of_pbs
     nodes = asked.get("nodes", "").partition("#")[0]
     found = [_of_chunk(part, "ppn", 1.0) for part in nodes.split("+") if part]
     cpus = max(_count(asked.get("ncpus", "")), _count(asked.get("procs", "")))
@@ -129,6 +130,14 @@ def _of_chunk(text: str, cpus_key: str, cpus: float) -> Chunk:
         elif key == "mem":
             memory_mb = _size_mb(value)
     return Chunk(number, cpus, memory_mb, gpus)
+
+
+def _packed(found: Sequence[Chunk]) -> Chunk:
+    """All on one machine."""
+    memory = [chunk.memory_mb * chunk.number for chunk in found if chunk.memory_mb is not None]
+    gpus = [chunk.gpus * chunk.number for chunk in found if chunk.gpus is not None]
+    cpus = sum(chunk.cpus * chunk.number for chunk in found)
+    return Chunk(1, cpus, sum(memory) if memory else None, sum(gpus) if gpus else None)
 
 
 def _with_memory(chunk: Chunk, asked: Mapping[str, str], all_cpus: float) -> Chunk:

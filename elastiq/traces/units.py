@@ -53,19 +53,18 @@ class Times:
         if len(text) >= 19 and text[4] == "-" and text[13] == ":" and text[16] == ":":
             if len(text) == 19:
                 return self._hour(text[:13]) + _two(text[14:16]) * 60 + _two(text[17:19])
-            moment = datetime.fromisoformat(text[:-1] + "+00:00" if text[-1] in "zZ" else text)
-            return moment.timestamp()
+            return _stamp(text[:-1] + "+00:00" if text[-1] in "zZ" else text)
         try:
             return float(text)
         except ValueError:
-            return datetime.fromisoformat(text).timestamp()
+            return _stamp(text)
 
     def _hour(self, text: str) -> float:
         found = self._hours.get(text)
         if found is None:
             if len(self._hours) >= HOURS_KEPT:
                 self._hours.clear()
-            found = self._hours[text] = datetime.fromisoformat(text + ":00").timestamp()
+            found = self._hours[text] = _stamp(text + ":00")
         return found
 
 
@@ -77,6 +76,13 @@ def american_s(text: str) -> float:
 def optional(text: str) -> Optional[float]:
     """A number, None where there is none."""
     return float(text) if text.strip() else None
+
+
+def _stamp(text: str) -> float:
+    try:
+        return datetime.fromisoformat(text).timestamp()
+    except OSError as exc:  # a year that the system cannot place
+        raise ValueError(f"{text[:40]!r} is no time: {exc.strerror}") from exc
 
 
 def _two(text: str) -> int:
