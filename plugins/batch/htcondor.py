@@ -15,6 +15,7 @@ from __future__ import annotations
 import re
 import uuid
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 from glob import glob
 from importlib.util import find_spec
@@ -81,7 +82,8 @@ class HTCondor(BatchSystem):
         """The waiting jobs of all users, grouped. A schedd that does not answer is missing; if none does,
         that is a `SourceError`."""
         if self._watch is not None:
-            self._watch.begin()
+            with suppress(SourceError):  # it is polled
+                self._watch.news(reading=True)
         names = {name.lower(): name for name in (*_attributes(self._constraint), *queue.JOB_ATTRIBUTES)}
         ours = [f"({self._constraint})"] if self._constraint else []
         status = queue.any_of("JobStatus", queue.WAITING + queue.RUNNING)

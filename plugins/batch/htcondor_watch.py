@@ -12,7 +12,6 @@ A directory on a network file system tells only of what this machine writes. Wha
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
 import os
 import signal
@@ -30,36 +29,35 @@ class QueueWatch:
         self._directory = -1  # open while it is watched
         self._read: tuple[int, ...] = ()  # the file as it was when the queue was last read
 
-    def begin(self) -> None:
-        """The queue is about to be read: from now on changes are told of."""
-        with self._lock, contextlib.suppress(OSError):
-            self._arm()
-            self._read = self._now()
-
-    def news(self) -> bool:
-        """Whether the file has changed since. If so, nothing more is told until the queue is read: a busy schedd
-        writes a hundred times a second. Raises `SourceError`."""
+    def news(self, reading: bool = False) -> bool:
+        """Whether the file has changed since the queue was read, which ``reading`` says begins now. Changes from now on
+        are told of; but if this says that it has changed, none is until the next read, since a busy schedd writes a
+        hundred times a second. Raises `SourceError`."""
         with self._lock:
             try:
                 self._arm()
-                changed = self._now() != self._read
+                now = self._now()
             except OSError as error:
                 raise SourceError(f"{error.filename or self._log}: {error.strerror}") from None
-            if changed:
+            changed = now != self._read
+            if reading:
+                self._read = now
+            elif changed:
                 self._disarm()
             return changed
 
     def _arm(self) -> None:
         self._disarm()  # opened anew each time: it may have been replaced
         self._directory = os.open(os.path.dirname(self._log), os.O_RDONLY | os.O_DIRECTORY)
-        fcntl.fcntl(self._directory, fcntl.F_SETOWN, os.getpid())
-        fcntl.fcntl(self._directory, fcntl.F_SETSIG, signal.SIGURG)
-        fcntl.fcntl(self._directory, fcntl.F_NOTIFY, fcntl.DN_MODIFY | fcntl.DN_RENAME)  # once
+        once = fcntl.DN_MODIFY | fcntl.DN_RENAME
+        ours = ((fcntl.F_SETOWN, os.getpid()), (fcntl.F_SETSIG, signal.SIGURG), (fcntl.F_NOTIFY, once))
+        for request, value in ours:
+            fcntl.fcntl(self._directory, request, value)
 
     def _disarm(self) -> None:
         if self._directory >= 0:
-            directory, self._directory = self._directory, -1
-            os.close(directory)
+            os.close(self._directory)
+        self._directory = -1
 
     __del__ = _disarm
 

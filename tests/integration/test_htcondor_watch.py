@@ -56,7 +56,7 @@ def watching(spool: Spool) -> QueueWatch:
     """One that is up to date: the queue was just read."""
     watch = QueueWatch(str(spool.log))
     assert watch.news(), "the queue was not read since it is watched"
-    watch.begin()
+    assert watch.news(reading=True)
     return watch
 
 
@@ -69,7 +69,7 @@ def test_a_change_is_told_of_and_nothing_else_until_the_queue_was_read(spool: Sp
     for _ in range(100):
         spool.write()
     assert spool.told == 1, "a busy schedd does not keep elastiq busy"
-    watch.begin()
+    watch.news(reading=True)
     assert not watch.news()
     spool.write()
     until(lambda: spool.told == 2)
@@ -91,7 +91,7 @@ def test_a_compacted_log_is_a_change_and_is_watched_on(spool: Spool) -> None:
     spool.compact()
     until(lambda: spool.told)
     assert watch.news()
-    watch.begin()
+    watch.news(reading=True)
     told = spool.told
     spool.write()
     until(lambda: spool.told > told)
@@ -101,7 +101,7 @@ def test_a_compacted_log_is_a_change_and_is_watched_on(spool: Spool) -> None:
 def test_a_change_between_two_reads_is_not_lost_when_the_second_begins_right_then(spool: Spool) -> None:
     watch = watching(spool)
     spool.write()
-    watch.begin()
+    watch.news(reading=True)
     assert not watch.news(), "the read that began after it sees it"
 
 
@@ -109,8 +109,7 @@ def test_a_log_that_is_not_there_is_an_error_and_seen_as_soon_as_it_is(spool: Sp
     spool.log.unlink()
     watch = QueueWatch(str(spool.log))
     with pytest.raises(SourceError, match=r"job_queue\.log: No such file or directory$"):
-        watch.news()
-    watch.begin()
+        watch.news(reading=True)
     spool.write()
     until(lambda: spool.told)
     assert watch.news()
@@ -119,12 +118,11 @@ def test_a_log_that_is_not_there_is_an_error_and_seen_as_soon_as_it_is(spool: Sp
 def test_a_directory_that_is_replaced_is_watched_from_the_next_read_on(spool: Spool) -> None:
     watch = watching(spool)
     spool.folder.rename(spool.folder.with_name("old"))
-    watch.begin()
     with pytest.raises(SourceError, match=r"spool: No such file or directory$"):
         watch.news()
     spool.folder.mkdir()
     spool.write()
-    watch.begin()
+    watch.news(reading=True)
     told = spool.told
     spool.write()
     until(lambda: spool.told > told)
@@ -161,7 +159,7 @@ def test_a_process_that_ends_is_not_ended_by_a_change(spool: Spool) -> None:
     """It may have no handler any more."""
     program = (
         "import sys; from elastiq.plugins.batch.htcondor_watch import QueueWatch\n"
-        "watch = QueueWatch(sys.argv[1]); watch.begin()\n"
+        "watch = QueueWatch(sys.argv[1]); watch.news(reading=True)\n"
         "open(sys.argv[1], 'a').write('105')"
     )
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
