@@ -139,7 +139,7 @@ def play(workload: Workload, cpus: int, consolidate: bool, spread: bool, seed: i
     )
     cluster = Cluster(settings, {"machine": flavour}, random.Random(seed))
     world, acts = cluster.world, list[Act]()
-    world.spreads, world.on_act = spread, acts.append
+    world.fills, world.on_act = "emptiest" if spread else "oldest", acts.append
     all_came = workload(world)
     cluster.start_daemon()
     while not all_came() or world.jobs or world.tally.present:

@@ -16,6 +16,7 @@ from elastiq.simulation.clock import VirtualClock, VirtualQueue
 from elastiq.simulation.cloud import SimulatedCloud
 from elastiq.simulation.executor import Latency, VirtualExecutor
 from elastiq.simulation.faults import Faults
+from elastiq.simulation.forgetful import ForgetfulStore
 from elastiq.simulation.quiet import QuietExecutor
 from elastiq.simulation.world import Image, World
 from elastiq.store import Store
@@ -47,7 +48,7 @@ class Lifetime(EventQueue):
 class Cluster:
     """The world, and one daemon after another on it.
 
-    ``store_path`` outlives a daemon; in memory it does not.
+    ``store_path`` outlives a daemon; in memory it does not. If ``forgetful``, nothing is written: that saves time.
     """
 
     def __init__(
@@ -60,6 +61,7 @@ class Cluster:
         image: Optional[Image] = None,
         faults: Optional[Faults] = None,
         store_path: str = ":memory:",
+        forgetful: bool = False,
         latency: Latency = Latency(),  # noqa: B008 - immutable
         leave_out: bool = False,
         daemon_of: Optional[Callable[[Core], Daemon]] = None,
@@ -75,7 +77,7 @@ class Cluster:
         self._latency = latency
         self._leave_out = leave_out
         self._daemon_of = daemon_of
-        self._store_path = store_path
+        self._store_path, self._forgetful = store_path, forgetful
         self._store: Optional[Store] = None
         self._executor: Optional[VirtualExecutor] = None
         self._lifetime: Optional[Lifetime] = None
@@ -107,7 +109,7 @@ class Cluster:
         # On the shared queue: what a killed daemon had sent still arrives.
         kind = QuietExecutor if self._leave_out else VirtualExecutor
         self._executor = kind(self.events, self._rng, self._latency, self.world.take_answer_delay_s)
-        self._store = Store(self._store_path)
+        self._store = ForgetfulStore() if self._forgetful else Store(self._store_path)
         return self._lifetime
 
     def _batch(self) -> SimulatedBatch:

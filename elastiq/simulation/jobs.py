@@ -3,15 +3,35 @@
 from __future__ import annotations
 
 import math
+from collections import OrderedDict
 from functools import partial
-from typing import Callable, Iterator, Mapping
+from typing import Callable, Iterator, Mapping, Optional
 
 from elastiq.events import EventQueue
-from elastiq.interfaces import Resources, request_fits
+from elastiq.interfaces import Resources
 from elastiq.simulation.accounts import Accounts
 from elastiq.simulation.model import Job, JobState, SimWorker
 
 HOLE_S = 2.0  # how long a job lasts on a black hole
+
+
+class JobsByShape(dict[str, "OrderedDict[int, Job]"]):
+    """Jobs by their shape and number, in the order in which they came; where the first ones leave, a plain dict grows
+    slow. No shape is without jobs."""
+
+    count = 0
+
+    def put(self, job: Job) -> None:
+        self.setdefault(job.shape, OrderedDict())[job.number] = job
+        self.count += 1
+
+    def drop(self, job: Job) -> None:
+        """Take it out, if it is there."""
+        jobs = self.get(job.shape)
+        if jobs is not None and jobs.pop(job.number, None) is not None:
+            self.count -= 1
+            if not jobs:
+                del self[job.shape]
 
 
 class JobQueue(Accounts):
@@ -19,7 +39,7 @@ class JobQueue(Accounts):
 
     events: EventQueue
     negotiate_every_s: float
-    spreads: bool = False  # the machine with the most free cpus is filled first, and not the oldest
+    fills: str = "oldest"  # the machine that is filled first; or "fullest" or "emptiest", by its free cpus and memory
     jobs: dict[int, Job]  # those that are not done
     workers: dict[str, SimWorker]
     on_change: Callable[[], None]
@@ -28,8 +48,8 @@ class JobQueue(Accounts):
     job_changes: int
     worker_changes: int
     _numbers: Iterator[int]
-    _waiting: dict[str, dict[int, Job]]  # by shape, in the order of submission
-    _running: dict[str, dict[int, Job]]  # those that a worker runs, or ran when it died
+    _waiting: JobsByShape
+    _running: JobsByShape  # those that a worker runs, or ran when it died
     _negotiating: bool
 
     def submit(
@@ -52,7 +72,7 @@ class JobQueue(Accounts):
 
     def remove(self, job: Job) -> None:
         """Its user takes a job out of the queue."""
-        self._unwait(job)
+        self._waiting.drop(job)
         if job.worker is not None:
             self._leave(job)
             self._negotiate_soon()
@@ -66,10 +86,10 @@ class JobQueue(Accounts):
         self.tally.waits_s.append(self.now - job.submitted_at)
 
     def waiting(self) -> int:
-        return sum(len(jobs) for jobs in self._waiting.values())
+        return self._waiting.count
 
     def running(self) -> int:
-        return sum(len(jobs) for jobs in self._running.values())
+        return self._running.count
 
     def waiting_by_shape(self) -> Mapping[str, Mapping[int, Job]]:
         return self._waiting
@@ -79,15 +99,14 @@ class JobQueue(Accounts):
 
     def start(self, job: Job, worker: SimWorker) -> None:
         """A job starts on a worker: by the negotiation, or because a test wants it now."""
-        self._unwait(job)
+        self._waiting.drop(job)
         job.state, job.worker, job.run = JobState.RUNNING, worker, job.run + 1
         if job.first_started_at is None:
             job.first_started_at = self.now
             self.on_start(job)
         self.worker_changes += 1
-        worker.jobs.append(job)
-        self._running.setdefault(job.shape, {})[job.number] = job
-        worker.job_starts += 1
+        worker.run(job)
+        self._running.put(job)
         if worker.machine is not None:
             self._used(worker.machine)
         hole = worker.machine.hole if worker.machine is not None else ""
@@ -125,19 +144,16 @@ class JobQueue(Accounts):
         if worker is None:
             return
         self.worker_changes += 1
-        worker.jobs.remove(job)
-        _take_out(self._running, job)
+        worker.release(job)
+        self._running.drop(job)
         if not worker.jobs and worker.machine is not None:
             self._unused(worker.machine)
 
     def _wait(self, job: Job) -> None:
         job.state = JobState.WAITING
-        self._waiting.setdefault(job.shape, {})[job.number] = job
+        self._waiting.put(job)
         self._negotiate_soon()
         self._jobs_changed()
-
-    def _unwait(self, job: Job) -> None:
-        _take_out(self._waiting, job)
 
     def _jobs_changed(self) -> None:
         self.job_changes += 1
@@ -161,24 +177,31 @@ class JobQueue(Accounts):
     def _negotiate(self) -> None:
         """Give waiting jobs, the oldest shape first, to the first worker with room."""
         self._negotiating = False
-        shapes = sorted(self._waiting.values(), key=lambda jobs: next(iter(jobs)))
-        for jobs in [list(jobs.values()) for jobs in shapes]:
-            rest = iter(job for job in jobs if job.matches and not job.not_eligible)
-            job = next(rest, None)
-            for worker in self._preferred():
-                while job is not None and worker.takes_jobs and request_fits(job.request, worker.free())[0]:
-                    self.start(job, worker)
-                    job = next(rest, None)
+        open_ = [worker.room.left for worker in self.workers.values() if worker.takes_jobs]
+        most = [max(sizes) for sizes in zip(*open_)]  # of each size, that any worker has left
+        for jobs in sorted(self._waiting.values(), key=lambda jobs: next(iter(jobs))):
+            job = next(iter(jobs.values()))
+            if open_ and all(size <= most[place] for place, size in job.asked.said):
+                self._place(jobs)
+
+    def _place(self, jobs: Mapping[int, Job]) -> None:
+        """Those of one shape."""
+        job: Optional[Job] = next(iter(jobs.values()))
+        if job is None or not job.matches or job.not_eligible:
+            return
+        asked = job.asked
+        for worker in self._preferred():
+            room = worker.room
+            while worker.takes_jobs and room.holds(asked):
+                self.start(job, worker)
+                job = next(iter(jobs.values()), None)
                 if job is None:
-                    break
+                    return
 
     def _preferred(self) -> list[SimWorker]:
+        """The workers in the order in which they are filled."""
         workers = list(self.workers.values())
-        return sorted(workers, key=lambda worker: -(worker.free().cpus or 0.0)) if self.spreads else workers
-
-
-def _take_out(by_shape: dict[str, dict[int, Job]], job: Job) -> None:
-    jobs = by_shape.get(job.shape, {})
-    jobs.pop(job.number, None)
-    if not jobs:
-        by_shape.pop(job.shape, None)
+        if self.fills == "oldest":
+            return workers
+        sign = 1.0 if self.fills == "fullest" else -1.0
+        return sorted(workers, key=lambda worker: (sign * worker.room.left[0], sign * worker.room.left[1]))

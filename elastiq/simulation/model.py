@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Optional
 
 from elastiq.interfaces import Instance, InstanceState, Resources, Worker
+from elastiq.simulation.room import Room, asked
 
 
 class JobState(enum.Enum):
@@ -34,13 +35,11 @@ class Job:
     tag: object = None  # for whoever submitted it
 
     def __post_init__(self) -> None:
+        self.asked = asked(self.request)
         # The same for jobs that ask for the same.
-        self.shape = f"{shape_of(self.request)}{'' if self.matches else '!'}{self.not_eligible}"
-
-
-def shape_of(request: Resources) -> str:
-    parts = (request.cpus, request.memory_mb, request.disk_mb, request.gpus)
-    return "/".join("-" if part is None else f"{part:g}" for part in parts)
+        self.shape = self.asked.shape
+        if self.not_eligible or not self.matches:
+            self.shape += f"{'' if self.matches else '!'}{self.not_eligible}"
 
 
 @dataclass(eq=False)
@@ -122,26 +121,29 @@ class SimWorker:
     jobs: list[Job] = field(default_factory=list)
     other_addresses: tuple[str, ...] = ()
     row: Optional[tuple[object, Worker]] = None  # what the batch system last said of it, and for which state
-    _free: Optional[tuple[object, Resources]] = None
+
+    def __post_init__(self) -> None:
+        self.room = Room(self.total)
+        self._free: Optional[Resources] = None
+
+    def run(self, job: Job) -> None:
+        """A job starts on it."""
+        self.jobs.append(job)
+        self.job_starts += 1
+        self.room.take(job.asked, (one.asked for one in self.jobs))
+        self._free = None
+
+    def release(self, job: Job) -> None:
+        """A job runs there no more."""
+        self.jobs.remove(job)
+        self.room.give(job.asked, (one.asked for one in self.jobs))
+        self._free = None
 
     def free(self) -> Resources:
-        """What the running jobs leave of it. Which jobs run changes only with one of the counts."""
-        key = (self.job_starts, len(self.jobs))
-        if self._free is None or self._free[0] != key:
-            self._free = (key, self._what_is_left())
-        return self._free[1]
-
-    def _what_is_left(self) -> Resources:
-        def left(has: Optional[float], asked: list[Optional[float]]) -> Optional[float]:
-            return None if has is None else has - sum(part or 0.0 for part in asked)
-
-        requests = [job.request for job in self.jobs]
-        return Resources(
-            left(self.total.cpus, [request.cpus for request in requests]),
-            left(self.total.memory_mb, [request.memory_mb for request in requests]),
-            left(self.total.disk_mb, [request.disk_mb for request in requests]),
-            left(self.total.gpus, [request.gpus for request in requests]),
-        )
+        """What the running jobs leave of it: the same object as long as nothing changes."""
+        if self._free is None:
+            self._free = self.room.resources()
+        return self._free
 
     @property
     def takes_jobs(self) -> bool:

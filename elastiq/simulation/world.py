@@ -16,7 +16,7 @@ from elastiq.events import EventQueue
 from elastiq.interfaces import InstanceState, Resources
 from elastiq.simulation.clock import VirtualClock
 from elastiq.simulation.faults import Faults
-from elastiq.simulation.jobs import JobQueue
+from elastiq.simulation.jobs import JobQueue, JobsByShape
 from elastiq.simulation.model import Act, Job, JobState, Machine, SimWorker, Tally
 
 Range = tuple[float, float]  # seconds, from and to
@@ -80,8 +80,7 @@ class World(JobQueue):
         self.catalogue = False  # whether the cloud tells what its flavours have
         self._numbers = itertools.count(1)
         self._addresses = itertools.count(1)
-        self._waiting: dict[str, dict[int, Job]] = {}  # by shape, in the order of submission
-        self._running: dict[str, dict[int, Job]] = {}  # by shape: those that a worker runs, or ran when it died
+        self._waiting, self._running = JobsByShape(), JobsByShape()
         self._negotiating = False
         self._answer_delay_s = 0.0
 

@@ -1,8 +1,9 @@
 """Play a trace through the production daemon on a simulated cluster: what becomes of the jobs, and what it costs.
 
 One engine: the daemon is `elastiq.daemon.Daemon`, of which only clock, executor, store and plugins differ. It starts
-with the first job. The batch system is HTCondor as it is by default: every 20 s the oldest jobs go to the first worker
-with room, and a claim that becomes free takes the next job of its shape at once. What calls take is fixed, boot times
+with the first job. The batch system is HTCondor as it is by default: every 20 s the oldest jobs go to the workers with
+the fewest free cores that have room (NEGOTIATOR_PRE_JOB_RANK's default: -100000 * Cpus - Memory), and a claim that
+becomes free takes the next job of its shape at once. What calls take is fixed, boot times
 are drawn from the seed. A machine is billed from its launch (EC2 bills from "running", some seconds later) to the
 request to end it, for each run in whole units of ``billed_s``.
 
@@ -15,11 +16,13 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import random
 from dataclasses import replace
 from itertools import chain
 from typing import Callable, Iterable, Iterator, Mapping, Optional
 
+from elastiq.idling import LONGEST_S
 from elastiq.interfaces import Resources, request_fits
 from elastiq.settings import Settings
 from elastiq.simulation.clock import START_WALL_S, VirtualClock
@@ -93,6 +96,7 @@ def sizes_of(settings: Settings, assumed: Assumed) -> Mapping[tuple[str, str], R
 def settling_s(settings: Settings) -> float:
     """For how long after the last job a machine that is not kept may be there."""
     idle_s = max([settings.idle_for_time_s_of(pool.name) for pool in settings.pools], default=0.0)
+    idle_s = LONGEST_S if math.isinf(idle_s) else idle_s  # auto
     period_s = max(settings.check_vms_every_s, settings.check_queue_every_s)
     cool_s = settings.cooldown_after_end_s + settings.cooldown_after_launch_s + settings.cooldown_after_failure_s
     return idle_s + settings.drain_timeout_s + 4 * period_s + cool_s + SHUTDOWN_S + HOUR_S / 2
@@ -127,11 +131,12 @@ class Study:
             random.Random(assumed.seed),
             clock=VirtualClock(wall_s),
             image=Image(boot_s=(0.0, 0.0), join_s=assumed.boot_s, shutdown_s=(SHUTDOWN_S, SHUTDOWN_S)),
+            forgetful=True,
             latency=Latency(CALL_S, CALL_S),
             leave_out=leave_out,
         )
         self.world = world = self.cluster.world
-        world.catalogue = True
+        world.catalogue, world.fills = True, "fullest"
         world.size_of = lambda machine: sizes.get((machine.pool, machine.flavour))
         self.bills = Bills(settings, assumed)
         self.waits, self._slowdowns = Quantiles(), 0.0
