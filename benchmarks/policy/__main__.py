@@ -16,16 +16,15 @@ import logging
 import math
 import sys
 import time
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from statistics import fmean
-from typing import Any, Callable, Sequence
+from typing import Any, Callable, Sequence, Union
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from benchmarks.memory import machine
-from benchmarks.policy import elastiq_rule, measure, rules, workloads
+from benchmarks.policy import elastiq_rule, experiments, measure, rules, workloads
 from benchmarks.policy.bound import Bounds, bounds
 from benchmarks.policy.ground import PLACEMENTS, Ground, Played, Runner, Workload, play
 from elastiq.inifile import ConfigError
@@ -99,6 +98,10 @@ def main(argv: Sequence[str] = ()) -> int:
             print(f"{name}: skipped, {workloads.ENVIRONMENT} names no directory of traces", file=sys.stderr)
             continue
         began = time.process_time()
+        if asked.experiments:
+            rows = experiments.tried(partial(_make, asked, name), seeds)
+            print("\n" + experiments.table(f"{name}: {_make(asked, name, 1).about}", rows), flush=True)
+            continue
         rows, least = compare(name, seeds, asked.elastiq, partial(_make, asked), asked.alone or bool(asked.flavours))
         half = "tuned on" if name in workloads.TUNE else "reported"
         about = _make(asked, name, 1).about
@@ -130,11 +133,11 @@ def _dominating(rows: Sequence[measure.Measured]) -> str:
 def _make(asked: argparse.Namespace, name: str, seed: int) -> Workload:
     workload = workloads.daily(seed, QUICK_DAYS) if asked.quick and name == "daily" else workloads.made(name, seed)
     assert workload is not None
-    return replace(workload, flavours=asked.flavours, placement=asked.placement)
+    return experiments.shaped(workload, asked.flavours, asked.placement)
 
 
-def _flavours(text: str) -> tuple[float, ...]:
-    return tuple(float(part) for part in text.split(","))
+def _flavours(text: str) -> Union[Sequence[float], str]:
+    return text if text == experiments.OWN else tuple(float(part) for part in text.split(","))
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -146,9 +149,15 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--elastiq", action="append", default=[], metavar="'KEY=VALUE ...'", help="elastiq with these settings, too"
     )
-    parser.add_argument("--flavours", type=_flavours, default=(), help="cores of the flavours, elastiq alone: 1,2,4,8")
+    parser.add_argument(
+        "--flavours",
+        type=_flavours,
+        default=(),
+        help="cores of the flavours, as 1,2,4,8, or own: of the jobs' sizes; elastiq alone",
+    )
     parser.add_argument("--placement", choices=list(PLACEMENTS), default="fullest", help="of jobs (fullest)")
     parser.add_argument("--alone", action="store_true", help="elastiq alone, without the rules of others")
+    parser.add_argument("--experiments", action="store_true", help="what each single change does to elastiq's default")
     parser.add_argument("--json", action="store_true", help="one object instead of the tables")
     return parser
 

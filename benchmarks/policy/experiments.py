@@ -1,0 +1,80 @@
+"""What each single change does: elastiq's default with one thing different, on the same seeds. For docs/policy.md."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from statistics import fmean
+from typing import Callable, Mapping, Sequence, Union
+
+from benchmarks.policy import measure
+from benchmarks.policy.bound import Bounds, bounds
+from benchmarks.policy.elastiq_rule import Elastiq
+from benchmarks.policy.ground import Played, Workload, play
+
+OWN = "own"
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """``flavours``: cores of each, or `OWN`: one for each size that a job of the workload has."""
+
+    what: str
+    changed: Mapping[str, str] = field(default_factory=dict)
+    placement: str = "fullest"
+    flavours: Union[Sequence[float], str] = ()
+
+
+EXPERIMENTS = (
+    Experiment("the default"),
+    *(Experiment(f"idle_for_time_s = {s}", {"idle_for_time_s": s}) for s in ("15", "30", "60", "120", "300", "3600")),
+    *(Experiment(f"waiting_jobs_time_s = {s}", {"waiting_jobs_time_s": s}) for s in ("0", "120", "300")),
+    Experiment("check_queue_every_s = 5", {"check_queue_every_s": "5"}),
+    Experiment("one hot spare: min_idle_vms = 1", {"min_idle_vms": "1"}),
+    Experiment("consolidate = yes", {"consolidate": "yes"}),
+    Experiment("the oldest machine first", placement="oldest"),
+    Experiment("the emptiest machine first", placement="emptiest"),
+    Experiment("a job where it prolongs least", placement="end"),
+    Experiment("flavours of 1, 2, 4, 8 ... cores", flavours=tuple(2.0**n for n in range(8))),
+    Experiment("flavours of the jobs' own sizes", flavours=OWN),
+)
+
+
+def shaped(workload: Workload, flavours: Union[Sequence[float], str], placement: str) -> Workload:
+    """The workload with these machines. Of small ones it may have more."""
+    if flavours == OWN:
+        sizes = sorted({job.request.cpus or 1.0 for job in workload.jobs})
+    else:
+        sizes = [float(size) for size in flavours if float(size) <= workload.cpus]
+    most = int(workload.max_vms * workload.cpus) if sizes else workload.max_vms
+    return replace(workload, flavours=tuple(sizes), max_vms=most, placement=placement)
+
+
+def tried(make: Callable[[int], Workload], seeds: Sequence[int]) -> list[measure.Measured]:
+    """A row for each experiment."""
+    rows = []
+    for one in EXPERIMENTS:
+        plays: list[Played] = []
+        least: list[Bounds] = []
+        for seed in seeds:
+            workload = shaped(make(seed), one.flavours, one.placement)
+            runner = Elastiq(workload, seed, one.changed)
+            plays.append(play(workload, runner.world, runner))
+            least.append(bounds(workload.jobs, workload.cpus, fmean(workload.boot_s), bool(workload.flavours)))
+        rows.append(measure.measured(one.what, plays, least))
+    return rows
+
+
+def table(title: str, rows: Sequence[measure.Measured]) -> str:
+    """What each changes against the first."""
+    first, width = rows[0], max(len(row.rule) for row in rows)
+    lines = [
+        title,
+        f"  {'':{width}}  {'hours':>9}  {'change':>7}  {'ratio':>6}  {'wait s':>8}  {'p95 s':>8}  {'launches':>8}",
+    ]
+    for row in rows:
+        change = 100 * (row.cost_h / first.cost_h - 1)
+        lines.append(
+            f"  {row.rule:{width}}  {row.cost_h:9.2f}  {change:+6.1f}%  {row.ratio:6.3f}  "
+            f"{row.mean_wait_s:8.1f}  {row.p95_wait_s:8.1f}  {row.launches:8.1f}"
+        )
+    return "\n".join(lines)
