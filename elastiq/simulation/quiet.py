@@ -204,6 +204,8 @@ def _same_until(daemon: Daemon, group: JobGroup) -> float:
     history, began = daemon.observer.history, daemon.observer.jobs.began
     if group.not_eligible:
         return math.inf
+    if group.key not in history._counts:
+        return NEVER  # the queue was read since the plan, and is about to be read again
     since = began - history.waiting_s(group.key, began)
     fresh_until = since + daemon.core.settings.unused_room_s
     until = fresh_until if fresh_until > daemon.core.now() else math.inf
