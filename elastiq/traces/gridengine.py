@@ -49,7 +49,7 @@ def _of_fields(text: str) -> Sequence[Row]:
     if part not in ("", "NONE", "none") and re.fullmatch(r"\d+\.\S+", part):
         raise Skip("tasks of parallel jobs")
     times = [epoch_s(float(fields[at])) for at in (_SUBMITTED, _STARTED, _ENDED)]
-    failed = int(fields[_FAILED].strip().split(" ")[0] or 0)  # some write "100 : assumedly after job"
+    failed = int(fields[_FAILED])
     name = fields[_JOB] if task in ("0", "", "undefined") else f"{fields[_JOB]}.{task}"
     return _row(name, times, failed, float(fields[_WALLCLOCK]), float(fields[_SLOTS]), fields[_CATEGORY])
 
