@@ -17,8 +17,9 @@ import random
 from array import array
 from collections import deque
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
-from typing import Iterator, Mapping, NamedTuple, Optional
+from typing import Iterable, Iterator, Mapping, NamedTuple, Optional
 
 from elastiq.interfaces import Resources
 from elastiq.recording import ALIVE_S, HEADER
@@ -185,8 +186,10 @@ class Recorded:
     def __iter__(self) -> Iterator[TraceJob]:
         """By ``at_s``. A job of several machines comes as so many jobs."""
         shapes = [self._looks.shapes[key] for key in self._groups]
-        order = sorted(self._kept(), key=self._arrived.__getitem__)
-        first = self._arrived[order[0]] if order else 0.0
+        first = self.began_at or 0.0
+        order: Iterable[int] = self._kept()
+        if any(before > after for before, after in zip(self._arrived, islice(self._arrived, 1, None))):
+            order = sorted(order, key=self._arrived.__getitem__)  # the clock was set back
         for job in order:
             shape, removed = shapes[self._of[job]], self._removed[job]
             after = None if math.isnan(removed) else removed
