@@ -100,7 +100,7 @@ def main(argv: Sequence[str] = ()) -> int:
         began = time.process_time()
         if asked.experiments:
             rows = experiments.tried(partial(_make, asked, name), seeds)
-            print("\n" + experiments.table(f"{name}: {_make(asked, name, 1).about}", rows), flush=True)
+            _show(f"{name}: {_make(asked, name, 1).about}", experiments.table(rows), asked.markdown)
             continue
         rows, least = compare(name, seeds, asked.elastiq, partial(_make, asked), asked.alone or bool(asked.flavours))
         half = "tuned on" if name in workloads.TUNE else "reported"
@@ -114,13 +114,18 @@ def main(argv: Sequence[str] = ()) -> int:
         }
         if not asked.json:
             title = f"{name} ({half}): {about}; {time.process_time() - began:.1f} s"
-            print("\n" + measure.table(title, rows, least), flush=True)
+            _show(title, measure.table(rows, least), asked.markdown)
     if asked.json:
         print(json.dumps(found))
     lost = [f"{name}: {by} is better than {DEFAULT}" for name, one in found.items() if (by := one["dominated_by"])]
     if lost:
         print("\n".join(lost), file=sys.stderr)
     return DOMINATED if lost else 0
+
+
+def _show(title: str, lines: Sequence[Sequence[str]], markdown: bool) -> None:
+    print(f"\n### {title}\n" if markdown else f"\n{title}")
+    print(measure.aligned(lines, markdown), flush=True)
 
 
 def _dominating(rows: Sequence[measure.Measured]) -> str:
@@ -158,6 +163,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--placement", choices=list(PLACEMENTS), default="fullest", help="of jobs (fullest)")
     parser.add_argument("--alone", action="store_true", help="elastiq alone, without the rules of others")
     parser.add_argument("--experiments", action="store_true", help="what each single change does to elastiq's default")
+    parser.add_argument("--markdown", action="store_true", help="tables for docs/policy.md")
     parser.add_argument("--json", action="store_true", help="one object instead of the tables")
     return parser
 

@@ -45,6 +45,7 @@ class Bounds:
     at_boot: float
     floor: float
     peak: int
+    any_size: bool = False  # ``peak`` is told in cores
 
 
 def bounds(jobs: Sequence[TraceJob], cpus: float, boot_s: float, any_size: bool = False) -> Bounds:
@@ -60,7 +61,7 @@ def bounds(jobs: Sequence[TraceJob], cpus: float, boot_s: float, any_size: bool 
     work_s = max(map(sum, zip(*weighed)), default=0.0)
     peak = max((needed for _, needed in machines_needed(runs, size)), default=0)
     floor_s = work_s + (boot_s if runs else 0.0)
-    return Bounds(of_starts(runs, size, boot_s) * worth, floor_s * worth / HOUR_S, peak)
+    return Bounds(of_starts(runs, size, boot_s) * worth, floor_s * worth / HOUR_S, peak, any_size)
 
 
 def ready(jobs: Sequence[TraceJob]) -> Iterable[tuple[float, TraceJob]]:

@@ -19,6 +19,7 @@ from elastiq.interfaces import Resources
 from elastiq.settings import Settings
 from elastiq.simulation.cluster import Cluster
 
+WAKES_AFTER_S = 1.0
 EXAMPLE = Path(__file__).resolve().parents[2] / "elastiq.conf.example"
 
 
@@ -63,6 +64,7 @@ class Elastiq(Cluster):
     """The daemon of a cluster whose world is `Ground`."""
 
     ends_all = True
+    _woken = False
 
     def __init__(self, workload: Workload, seed: int, changed: Mapping[str, str]) -> None:
         rng = random.Random(seed)
@@ -73,3 +75,14 @@ class Elastiq(Cluster):
     def start(self) -> None:
         """As `Runner.start`."""
         self.start_daemon()
+
+    def submitted(self) -> None:
+        """As `Runner.submitted`: by default elastiq watches the queue of HTCondor, and is woken within a second."""
+        if not self._woken:
+            self._woken = True
+            self.events.after(WAKES_AFTER_S, self._wake)
+
+    def _wake(self) -> None:
+        self._woken = False
+        if self.daemon is not None:
+            self.daemon.wake()

@@ -64,17 +64,11 @@ def tried(make: Callable[[int], Workload], seeds: Sequence[int]) -> list[measure
     return rows
 
 
-def table(title: str, rows: Sequence[measure.Measured]) -> str:
+def table(rows: Sequence[measure.Measured]) -> list[tuple[str, ...]]:
     """What each changes against the first."""
-    first, width = rows[0], max(len(row.rule) for row in rows)
-    lines = [
-        title,
-        f"  {'':{width}}  {'hours':>9}  {'change':>7}  {'ratio':>6}  {'wait s':>8}  {'p95 s':>8}  {'launches':>8}",
-    ]
+    lines = [("", "hours", "change", "ratio", "wait s", "p95 s", "launches")]
     for row in rows:
-        change = 100 * (row.cost_h / first.cost_h - 1)
-        lines.append(
-            f"  {row.rule:{width}}  {row.cost_h:9.2f}  {change:+6.1f}%  {row.ratio:6.3f}  "
-            f"{row.mean_wait_s:8.1f}  {row.p95_wait_s:8.1f}  {row.launches:8.1f}"
-        )
-    return "\n".join(lines)
+        change = f"{100 * (row.cost_h / rows[0].cost_h - 1):+.1f} %"
+        waits = (f"{row.mean_wait_s:.1f}", f"{row.p95_wait_s:.1f}")
+        lines.append((row.rule, f"{row.cost_h:.2f}", change, f"{row.ratio:.3f}", *waits, f"{row.launches:.1f}"))
+    return lines

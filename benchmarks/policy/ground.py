@@ -92,7 +92,6 @@ class Ground(World):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.placement = "fullest"
         self.zero = 0.0  # monotonic: of the first job's submission
         self.sessions: dict[str, Session] = {}
         self.runs: list[tuple[float, float, float]] = []
@@ -126,7 +125,7 @@ class Ground(World):
         return self._used_last.get(worker.name, self.now - self.wall + worker.started_at)
 
     def _negotiate(self) -> None:
-        if self.placement != "end":
+        if self.fills != "end":
             super()._negotiate()
             return
         self._negotiating = False
@@ -141,13 +140,6 @@ class Ground(World):
         ends = [(one.first_started_at or 0.0) + one.length_s for one in worker.jobs]
         return max(0.0, self.now + job.length_s - max([self.now, *ends])), worker.free().cpus or 0.0
 
-    def _preferred(self) -> list[SimWorker]:
-        workers = list(self.workers.values())
-        if self.placement == "oldest":
-            return workers
-        sign = -1.0 if self.placement == "emptiest" else 1.0
-        return sorted(workers, key=lambda worker: sign * (worker.free().cpus or 0.0))
-
 
 def _fits(job: Job, worker: SimWorker) -> bool:
     return request_fits(job.request, worker.free())[0]
@@ -159,7 +151,7 @@ def ground(workload: Workload, events: EventQueue, clock: VirtualClock, rng: ran
     image = Image(boot_s=(0.0, 0.0), join_s=workload.boot_s, shutdown_s=(15.0, 40.0))
     made = Ground(events, clock, rng, workload.sizes, image)
     made.negotiate_every_s = NEGOTIATION_S
-    made.placement = workload.placement
+    made.fills = workload.placement
     made.catalogue = True
     return made
 
@@ -170,6 +162,7 @@ class Feed:
 
     world: Ground
     jobs: Sequence[TraceJob]
+    submitted: Callable[[], object]  # told of each job
 
     def __post_init__(self) -> None:
         self.left = len(self.jobs)  # that have not ended
@@ -189,6 +182,7 @@ class Feed:
 
     def _submit(self, job: TraceJob) -> None:
         made = self.world.submit(job.request, job.run_s)
+        self.submitted()
         self.world.at_end[made.number] = partial(self._ended, job)
 
     def _ended(self, job: TraceJob) -> None:
@@ -209,12 +203,15 @@ class Runner(Protocol):
     def start(self) -> None:
         """Begin at the present time."""
 
+    def submitted(self) -> None:
+        """A job was submitted, whether it is told so or not."""
+
 
 def play(workload: Workload, world: Ground, runner: Runner) -> Played:
     """Let a rule run the workload to its end. The same seed of the world gives the same."""
     runner.start()
     _run(world, LEAD_S)
-    feed = Feed(world, workload.jobs)
+    feed = Feed(world, workload.jobs, runner.submitted)
     feed.begin()
     last_s = max(job.at_s for job in workload.jobs)
     end_s = max(workload.span_s, last_s)

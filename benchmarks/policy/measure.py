@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import asdict, dataclass
 from statistics import fmean, stdev
-from typing import Any, Optional, Sequence
+from typing import Any, Sequence
 
 from benchmarks.policy.bound import Bounds, of_starts
 from benchmarks.policy.ground import Played
@@ -101,26 +101,42 @@ def _spread(values: Sequence[float]) -> float:
     return stdev(values) if len(values) > 1 else 0.0
 
 
-def table(title: str, rows: Sequence[Measured], least: Sequence[Bounds], widest: Optional[int] = None) -> str:
+HEAD = ("rule", "hours", "±", "ratio", "±", "to own", "wait s", "±", "p95 s", "launches", "frontier")
+
+
+def table(rows: Sequence[Measured], least: Sequence[Bounds]) -> list[tuple[str, ...]]:
     """For people; the cheapest first."""
-    width = max([len(row.rule) for row in rows] + [widest or 0])
-    lines = [
-        title,
-        f"  {'rule':{width}}  {'hours':>9}  {'±':>6}  {'ratio':>6}  {'±':>5}  {'to own':>6}  "
-        f"{'wait s':>8}  {'±':>6}  {'p95 s':>8}  {'launches':>8}  frontier",
-    ]
+    lines = [HEAD]
     for row in sorted(rows, key=lambda row: row.cost_h):
         note = "yes" if row.on_frontier else f"no: {row.dominated_by}"
         note += f"; {row.unfinished} JOBS LEFT" if row.unfinished else ""
         note += f"; {row.killed} JOBS KILLED" if row.killed else ""
         lines.append(
-            f"  {row.rule:{width}}  {row.cost_h:9.2f}  {row.cost_spread:6.2f}  {row.ratio:6.3f}  "
-            f"{row.ratio_spread:5.3f}  {row.own_ratio:6.3f}  {row.mean_wait_s:8.1f}  {row.wait_spread_s:6.1f}  "
-            f"{row.p95_wait_s:8.1f}  {row.launches:8.1f}  {note}"
-        )
-    lines.append(
-        f"  {'bound at wait = boot':{width}}  {fmean(b.at_boot for b in least):9.2f}  {'':6}  {1.0:6.3f}  "
-        f"  at most {max(b.peak for b in least)} machines at once"
+            (
+                row.rule, f"{row.cost_h:.2f}", f"{row.cost_spread:.2f}", f"{row.ratio:.3f}", f"{row.ratio_spread:.3f}",
+                f"{row.own_ratio:.3f}", f"{row.mean_wait_s:.1f}", f"{row.wait_spread_s:.1f}", f"{row.p95_wait_s:.1f}",
+                f"{row.launches:.1f}", note,
+            )
+        )  # fmt: skip
+    bound, work = fmean(b.at_boot for b in least), fmean(b.floor for b in least)
+    unit = "cores" if any(b.any_size for b in least) else "machines"
+    peak = f"at most {max(b.peak for b in least)} {unit} at once"
+    lines.append(("bound at wait = boot", f"{bound:.2f}", "", "1", "", "", "", "", "", "", peak))
+    lines.append(("the work alone", f"{work:.2f}", "", f"{work / bound:.3f}", "", "", "", "", "", "", ""))
+    return lines
+
+
+def aligned(lines: Sequence[Sequence[str]], markdown: bool = False) -> str:
+    """The first and the last column to the left, numbers to the right."""
+    if markdown:
+        rule = ["---", *["---:"] * (len(lines[0]) - 2), "---"]
+        return "\n".join("| " + " | ".join(line) + " |" for line in [lines[0], rule, *lines[1:]])
+    widths = [max(map(len, column)) for column in zip(*lines)]
+    return "\n".join(
+        "  "
+        + "  ".join(
+            cell.ljust(width) if place in (0, len(widths) - 1) else cell.rjust(width)
+            for place, (cell, width) in enumerate(zip(line, widths))
+        ).rstrip()
+        for line in lines
     )
-    lines.append(f"  {'the work alone':{width}}  {fmean(b.floor for b in least):9.2f}")
-    return "\n".join(lines)

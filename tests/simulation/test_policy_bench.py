@@ -250,8 +250,9 @@ def test_elastiq_is_on_the_frontier_of_a_burst_and_the_tables_say_who_is_not() -
     found = {row.rule: row for row in rows}
     assert found["elastiq"].on_frontier and found["fixed at peak"].on_frontier
     assert found["1.0, idle 3600"].dominated_by and found["elastiq"].ratio >= 1.0
-    text = measure.table("burst", rows, [least, least])
-    assert "no: " in text and all(rule in text for rule in makers) and "bound at wait = boot" in text
+    lines = measure.table(rows, [least, least])
+    for text in (measure.aligned(lines), measure.aligned(lines, markdown=True)):
+        assert "no: " in text and all(rule in text for rule in makers) and "bound at wait = boot" in text
 
 
 def row(cost_h: float, wait_s: float, **more: Any) -> measure.Measured:
