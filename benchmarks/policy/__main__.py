@@ -113,7 +113,7 @@ def main(argv: Sequence[str] = ()) -> int:
             "rules": [row.as_dict() for row in rows],
         }
         if not asked.json:
-            title = f"{name} ({half}): {about}; {time.process_time() - began:.1f} s"
+            title = f"{name} ({half}): {about}" + ("" if asked.markdown else f"; {time.process_time() - began:.1f} s")
             _show(title, measure.table(rows, least), asked.markdown)
     if asked.json:
         print(json.dumps(found))

@@ -66,7 +66,7 @@ def tried(make: Callable[[int], Workload], seeds: Sequence[int]) -> list[measure
 
 def table(rows: Sequence[measure.Measured]) -> list[tuple[str, ...]]:
     """What each changes against the first."""
-    lines = [("", "hours", "change", "ratio", "wait s", "p95 s", "launches")]
+    lines: list[tuple[str, ...]] = [("", "hours", "change", "ratio", "wait s", "p95 s", "launches")]
     for row in rows:
         change = f"{100 * (row.cost_h / rows[0].cost_h - 1):+.1f} %"
         waits = (f"{row.mean_wait_s:.1f}", f"{row.p95_wait_s:.1f}")

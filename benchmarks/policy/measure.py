@@ -106,7 +106,7 @@ HEAD = ("rule", "hours", "±", "ratio", "±", "to own", "wait s", "±", "p95 s",
 
 def table(rows: Sequence[Measured], least: Sequence[Bounds]) -> list[tuple[str, ...]]:
     """For people; the cheapest first."""
-    lines = [HEAD]
+    lines: list[tuple[str, ...]] = [HEAD]
     for row in sorted(rows, key=lambda row: row.cost_h):
         note = "yes" if row.on_frontier else f"no: {row.dominated_by}"
         note += f"; {row.unfinished} JOBS LEFT" if row.unfinished else ""
