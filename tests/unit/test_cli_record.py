@@ -12,7 +12,9 @@ import pytest
 
 from elastiq.cli import main
 from elastiq.recording import FOLDER, HEADER
+from elastiq.traces.opening import open_trace
 from elastiq.traces.write import COLUMNS
+from elastiq.whatif.recorded import Looks, Recorded
 
 AT = 1_700_000_000
 LOOKS = (
@@ -41,6 +43,13 @@ def test_the_jobs_are_a_csv_file_with_wall_times(state: Path, capsys: pytest.Cap
     assert tuple(head) == COLUMNS
     assert [row[:4] for row in rows[:4]] == [[str(AT + 60), "60", "2", "1500"]] * 4
     assert len(rows) == 4 + 4, "and after the gap: one runs, three run or are removed; two wait and are left out"
+
+
+def test_what_is_printed_is_read_back_as_the_same_jobs(state: Path, tmp_path: Path) -> None:
+    assert run(state, "-o", str(tmp_path / "queue.csv")) == 0
+    trace, made = open_trace(tmp_path / "queue.csv"), Recorded(Looks(state / FOLDER))
+    assert sorted(trace) == sorted(made) and len(list(made)) == 8
+    assert (trace.began_at, trace.lines.bad, trace.lines.left_out) == (AT + 60, 0, {})
 
 
 def test_one_line_says_how_many_jobs_of_which_time_and_what_is_not_exact(
