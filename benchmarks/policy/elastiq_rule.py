@@ -69,7 +69,7 @@ class Elastiq(Cluster):
     def __init__(self, workload: Workload, seed: int, changed: Mapping[str, str]) -> None:
         rng = random.Random(seed)
         settings = settings_of(workload, changed)
-        super().__init__(settings, workload.sizes, rng, latency=LATENCY, leave_out=True)
+        super().__init__(settings, workload.sizes, rng, latency=LATENCY, leave_out=True, forgetful=True)
         self.world: Ground = ground(workload, self.events, self.clock, rng)
 
     def start(self) -> None:

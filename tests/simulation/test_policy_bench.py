@@ -8,6 +8,7 @@ import math
 import random
 from dataclasses import replace
 from functools import partial
+from statistics import fmean as mean
 from typing import Any, Callable, Sequence
 
 import pytest
@@ -19,6 +20,8 @@ from benchmarks.policy.elastiq_rule import Elastiq, parsed, settings_of
 from benchmarks.policy.ground import Played, Workload
 from elastiq.interfaces import Resources
 from elastiq.traces.job import TraceJob
+from elastiq.whatif import study
+from elastiq.whatif.terms import Assumed
 
 BOOT_S = 120.0
 ELASTIQ: Callable[[Workload, int], Any] = partial(Elastiq, changed={})
@@ -149,6 +152,16 @@ def test_elastiq_is_played_with_the_keys_of_the_example_file_and_those_that_are_
         settings_of(BURST, {"idle_time": "1"})
     with pytest.raises(ValueError, match="key=value"):
         parsed("idle_for_time_s")
+
+
+def test_elastiq_costs_here_what_a_simulation_of_the_same_says() -> None:
+    made = workload(*[(400.0 * n, 2.0 + n % 3, 900.0) for n in range(30)])
+    here = played(ELASTIQ, made, 1)
+    there = study.play(settings_of(made, {}), made.jobs, Assumed(made.sizes, boot_s=made.boot_s))
+    assert here.launches == there.launches
+    # The negotiation takes longer there, and nothing wakes it: 20 s and a poll of 15 s at most, of each wait.
+    assert there.machine_hours == pytest.approx(here.cost_h, rel=0.03)
+    assert 0.0 <= (there.mean_wait_s or 0.0) - mean(here.waits_s) <= 35.0
 
 
 # ------------------------------------------------------------------ the bounds
