@@ -60,7 +60,7 @@ def _of_lines(reading: Reading) -> Iterator[Row]:
             if lines:
                 yield from reading.take(began, rows_of, ad)
             ad, lines = {}, 0
-        elif not equals or not (text.isascii() and text.replace("_", "a").replace(".", "a").isalnum()):
+        elif not equals or not (text.isidentifier() or text.replace(".", "_").isidentifier()):
             reading.tally.is_bad(at, "no attribute of a ClassAd")
         else:
             began, lines = began if lines else at, lines + 1
