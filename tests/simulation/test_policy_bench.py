@@ -17,6 +17,7 @@ from benchmarks.policy import measure, rules
 from benchmarks.policy.__main__ import main, played, rivals
 from benchmarks.policy.bound import Bounds, bounds, machines_needed, of_starts, ready
 from benchmarks.policy.elastiq_rule import Elastiq, parsed, settings_of
+from benchmarks.policy.experiments import shaped
 from benchmarks.policy.ground import Played, Workload
 from elastiq.interfaces import Resources
 from elastiq.traces.job import TraceJob
@@ -128,6 +129,22 @@ def test_jobs_go_where_the_placement_says() -> None:
         play = played(partial(rules.Fixed, machines=2), workload(*shapes, placement=placement), 1)
         waits[placement] = play.waits_s[-1]
     assert waits["fullest"] < 2.0 and waits["emptiest"] > 500.0
+
+
+def test_a_job_is_placed_where_it_prolongs_a_machine_least() -> None:
+    # Both machines have six free cores: the older one runs until 2000 s, the other until 900 s.
+    shapes = ((0.0, 2.0, 2000.0), (1.0, 8.0, 300.0), (310.0, 2.0, 600.0), (320.0, 2.0, 1500.0), (1000.0, 8.0, 100.0))
+    play = played(partial(rules.Fixed, machines=2), workload(*shapes, placement="end"), 1)
+    assert play.waits_s[-1] < 2.0
+
+
+def test_small_flavours_cost_less_where_jobs_are_small_and_no_less_than_their_bound() -> None:
+    made = workload(*[(1000.0 * n, 1.0 + n % 2, 600.0) for n in range(8)])
+    small, own = (shaped(made, flavours, "fullest") for flavours in ((1, 2, 4, 8), "own"))
+    assert (small.flavours, own.flavours) == ((1.0, 2.0, 4.0, 8.0), (1.0, 2.0))
+    play = played(ELASTIQ, small, 1)
+    assert play.unfinished == 0 and play.cost_h < played(ELASTIQ, made, 1).cost_h / 3
+    assert play.cost_h >= measure.own_bound_h(play) and play.cost_h == played(ELASTIQ, own, 1).cost_h
 
 
 def test_a_task_waits_for_those_before_it() -> None:
