@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from array import array
 from collections import Counter
 from typing import Iterator, Optional
 
@@ -17,7 +18,7 @@ class Quantiles:
 
     def __init__(self) -> None:
         self.count, self._sum = 0, 0.0
-        self._values: Optional[list[float]] = []
+        self._values: Optional[array[float]] = array("d")
         self._classes: Counter[int] = Counter()
 
     def add(self, value: float) -> None:
@@ -47,8 +48,7 @@ class Quantiles:
 
     def _at(self, place: int) -> float:
         if self._values is not None:
-            self._values.sort()
-            return self._values[place]
+            return sorted(self._values)[place]
         return next(value for value, last in self._ranked() if place < last)
 
     def _ranked(self) -> Iterator[tuple[float, int]]:
