@@ -30,7 +30,7 @@ class Source:
     """
 
     def __init__(self, path: str) -> None:
-        self.name = "standard input" if path == "-" else path
+        self.name = "standard input" if path == "-" else path if path.isprintable() else repr(path)
         self._path = path
         self._kept: Optional[IO[bytes]] = None
         with self._faults():

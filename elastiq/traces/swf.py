@@ -52,7 +52,8 @@ def _job(parts: Sequence[str]) -> Sequence[Row]:
     removed_after_s = None
     # Not all logs give such a job its status: what never ran was given up.
     if run_s < 0 and (numbers[_STATUS] == CANCELLED or numbers[_REQUESTED_S] > 0):
-        run_s, removed_after_s = max(0.0, numbers[_REQUESTED_S]), max(0.0, numbers[_WAIT])
+        removed_after_s = max(0.0, numbers[_WAIT])
+        run_s = numbers[_REQUESTED_S] if numbers[_REQUESTED_S] > 0 else removed_after_s
     processors = numbers[_REQUESTED] if numbers[_REQUESTED] > 0 else numbers[_ALLOCATED]
     if run_s < 0:
         raise LeftOut("without a run time")

@@ -103,6 +103,17 @@ def test_what_cannot_be_read_is_said_on_one_line(
     assert "\n" not in text
 
 
+def test_a_name_that_cannot_be_printed_is_said_on_one_line(tmp_path: Path) -> None:
+    with pytest.raises(TraceError, match=r"^'[^\n]*a\\nb': No such file or directory$"):
+        open_trace(tmp_path / "a\nb")
+
+
+def test_a_line_longer_than_any_memory_costs_no_more_than_itself(tmp_path: Path) -> None:
+    jobs, lines = read(tmp_path, "run_s\n1\n" + "x" * 9_000_000 + "\n2\n")
+    assert [job.run_s for job in jobs] == [1.0, 2.0]
+    assert lines.bad_lines == [3]
+
+
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
 def test_a_file_that_may_not_be_read_is_said_on_one_line(tmp_path: Path) -> None:
     (tmp_path / "jobs").write_text(TABLE)

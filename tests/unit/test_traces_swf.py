@@ -64,6 +64,11 @@ def test_a_job_cancelled_while_it_waited_is_submitted_and_removed(tmp_path: Path
     assert (lines.jobs, lines.cancelled) == (1, 1)
 
 
+def test_a_cancelled_job_of_unknown_length_would_have_run_as_long_as_it_waited(tmp_path: Path) -> None:
+    ((job,), _lines) = read(tmp_path, line(run=-1, status=5, wait=300, requested_s=-1))
+    assert (job.run_s, job.removed_after_s) == (300.0, 300.0)
+
+
 def test_a_job_cancelled_while_it_ran_ran_so_long(tmp_path: Path) -> None:
     ((job,), lines) = read(tmp_path, line(run=44, status=5))
     assert (job.run_s, job.removed_after_s, lines.cancelled) == (44.0, None, 0)
