@@ -19,7 +19,6 @@ from elastiq.planner import Step
 
 ENDS_IN_ONE_CALL = 100
 RETRY_S = 30.0
-SHOWN_AFTER_S = 30.0
 LONGEST_RETRY_S = 600.0
 
 
@@ -76,26 +75,23 @@ class Ending:
         """A read of the workers came back: go on with what is draining. ``began`` is its monotonic time."""
         core, ready = self.core, list[Step]()
         no_end = no_end or core.off("terminate")  # what is drained returns in time
+
+        def can_end(node: Node) -> bool:
+            return settled and not no_end and node.site in sites
+
         for node in [n for n in core.registry if n.state is State.DRAINING and not n.acting]:
             if node.act_ended is None:
                 node.act_ended = core.now()  # begun by an earlier run: the next read tells
                 self.look_again()
             elif began < node.act_ended:
                 continue
-            elif node.runs_something and not self._lets_jobs_end(node, node.act_ended):
-                core.count("drains_slipped_in")
-                self.back(node, "a job slipped in before the drain took effect")
-            elif node.starts_at_drain not in (None, node.job_starts) and not (node.for_good or node.emptied):
-                self.back(node, "a job ran there before the drain took effect")
-            elif not node.ordered and node.seen is not None and node.seen.drained_by_mark(core.owner.mark) is False:
-                self.back(node, f"drained by someone else ({node.seen.drained_by}): left alone", undo=False)
-            elif self.out_of_service(node) and settled and not no_end and node.site in sites:
+            elif can_end(node) and self._undisturbed(node) and self.out_of_service(node):
                 ready.append(Step(node, node.reason))
-            elif node.runs_something and node.seen is not None and node.seen.is_drained:
-                node.act_ended = began  # drain_timeout_s begins with the end of the last job
-            elif core.now() - node.act_ended >= core.settings.drain_timeout_s:
-                why = no_end or "its worker does not show that it is out of service"
-                self.back(node, f"drain_timeout_s {core.settings.drain_timeout_s:g} passed: {why}")
+            elif not self._undisturbed(node) or core.now() - node.act_ended >= core.settings.drain_timeout_s:
+                from elastiq.failed_drains import disturbed
+
+                if disturbed(self, node, began, can_end(node), no_end):
+                    ready.append(Step(node, node.reason))
         self.end_for_good(ready)
         # Drains of ours without a purpose are undone: the return was lost, or a restart lay between.
         for node in core.registry:
@@ -117,10 +113,11 @@ class Ending:
 
             look(self, began, sites)
 
-    def _lets_jobs_end(self, node: Node, drained_at: float) -> bool:
-        """Whether it is drained with jobs on it. HTCondor's collector shows that about 1 s after the drain."""
-        shown = node.seen is not None and node.seen.is_drained
-        return bool(node.for_good or node.emptied) and (shown or self.core.now() - drained_at < SHOWN_AFTER_S)
+    def _undisturbed(self, node: Node) -> bool:
+        """Whether nothing has run there since its drain, which nobody else began."""
+        seen, mark = node.seen, self.core.owner.mark
+        calm = seen is None or not (seen.runs_something or seen.drained_by_mark(mark) is False)
+        return calm and node.starts_at_drain in (None, node.job_starts)
 
     def out_of_service(self, node: Node) -> bool:
         state = WorkerState.DRAINED if self.core.batch.can_drain else WorkerState.IDLE

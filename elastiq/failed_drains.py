@@ -1,4 +1,4 @@
-"""Drains that failed, or are undone. Imported when there is one."""
+"""Drains that failed, do not go as they should, or are undone. Imported when there is one."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from elastiq.nodes import Node, State
 
 if TYPE_CHECKING:
     from elastiq.ending import Ending
+
+SHOWN_AFTER_S = 30.0
 
 
 def failed(ending: Ending, node: Node, outcome: Outcome[DrainAnswer]) -> None:
@@ -30,6 +32,34 @@ def failed(ending: Ending, node: Node, outcome: Outcome[DrainAnswer]) -> None:
             node.refused = (node.jobs, node.job_starts)
             core.tell("draining", f"{node.name}: {answer.detail}: nothing is ended without a drain")
         back(ending, node, f"drain {answer.outcome.value}: {answer.detail}", undo=False)
+
+
+def disturbed(ending: Ending, node: Node, began: float, can_end: bool, no_end: str) -> bool:
+    """A look at the workers, which began then (monotonic), shows a drained one that has not just come to rest, or that
+    did not for too long: it is returned, or waited for. True if it may be ended, since its jobs were to end by
+    themselves. ``no_end``: why nothing may be ended now."""
+    core, drained_at = ending.core, node.act_ended or 0.0
+    if node.runs_something and not _lets_jobs_end(core, node, drained_at):
+        core.count("drains_slipped_in")
+        ending.back(node, "a job slipped in before the drain took effect")
+    elif node.starts_at_drain not in (None, node.job_starts) and not (node.for_good or node.emptied):
+        ending.back(node, "a job ran there before the drain took effect")
+    elif not node.ordered and node.seen is not None and node.seen.drained_by_mark(core.owner.mark) is False:
+        ending.back(node, f"drained by someone else ({node.seen.drained_by}): left alone", undo=False)
+    elif can_end and ending.out_of_service(node):
+        return True
+    elif node.runs_something and node.seen is not None and node.seen.is_drained:
+        node.act_ended = began  # drain_timeout_s begins with the end of the last job
+    elif core.now() - drained_at >= core.settings.drain_timeout_s:
+        why = no_end or "its worker does not show that it is out of service"
+        ending.back(node, f"drain_timeout_s {core.settings.drain_timeout_s:g} passed: {why}")
+    return False
+
+
+def _lets_jobs_end(core: Core, node: Node, drained_at: float) -> bool:
+    """Whether it is drained with jobs on it. HTCondor's collector shows that about 1 s after the drain."""
+    shown = node.seen is not None and node.seen.is_drained
+    return bool(node.for_good or node.emptied) and (shown or core.now() - drained_at < SHOWN_AFTER_S)
 
 
 def back(ending: Ending, node: Node, reason: str, undo: bool = True) -> None:

@@ -61,6 +61,10 @@ class Option:
     site: bool = False
     build: bool = False
 
+    def quoted(self, text: str) -> str:
+        """Its text in the file, for a message."""
+        return "the value" if self.secret else f"`{text[:60]}`"
+
 
 def above_zero(value: float) -> str:
     """A ``check`` for numbers that cannot be zero."""

@@ -20,12 +20,14 @@ from elastiq.options import Kind, Option
 _ATTRIBUTE = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)\s*=(?![=?!])\s*(\S.*)")
 _QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"' + "|" + r"'(?:[^'\\]|\\.)*'")
 _PAIRS = {")": "(", "]": "[", "}": "{"}
+_YES = {"yes", "true", "on", "1", "1.0"}
+_NO = {"no", "false", "off", "0", "0.0"}
 MARKETS = ("spot", "on-demand")
 
 # ----------------------------------------------------------------------------- readers
 
 
-def _tags(text: str) -> dict[str, str]:
+def _tags(option: Option, text: str) -> dict[str, str]:
     tags: dict[str, str] = {}
     for part in filter(None, map(str.strip, re.split(r"[,\n]", text))):
         key, _, value = map(str.strip, part.partition("="))
@@ -37,18 +39,36 @@ def _tags(text: str) -> dict[str, str]:
     return tags
 
 
-def _base64(text: str) -> bytes:
+def _base64(option: Option, text: str) -> bytes:
     try:
         return base64.b64decode("".join(text.split()), validate=True)
     except ValueError:
         raise ValueError("is not base64, make it with `base64 -w0 FILE`") from None
 
 
-def _lines(text: str) -> tuple[str, ...]:
+def _lines(option: Option, text: str) -> tuple[str, ...]:
     return tuple(filter(None, text.split("\n")))
 
 
-READERS: Mapping[Kind, Callable[[str], Any]] = {Kind.TAGS: _tags, Kind.BASE64: _base64, Kind.LINES: _lines}
+def _bool(option: Option, text: str) -> bool:
+    if text.lower() not in _YES | _NO:
+        raise ValueError(f"{option.quoted(text)} is neither, write yes or no")
+    return text.lower() in _YES
+
+
+def _choice(option: Option, text: str) -> str:
+    if text.lower() not in option.choices:
+        raise ValueError(f"{option.quoted(text)} is not known, write {' or '.join(option.choices)}")
+    return text.lower()
+
+
+READERS: Mapping[Kind, Callable[[Option, str], Any]] = {
+    Kind.TAGS: _tags,
+    Kind.BASE64: _base64,
+    Kind.LINES: _lines,
+    Kind.BOOL: _bool,
+    Kind.CHOICE: _choice,
+}
 
 
 def level(text: str) -> str:

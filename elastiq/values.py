@@ -14,8 +14,6 @@ from typing import Any, Callable
 from elastiq.options import Kind, Option
 
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,3})?")
-_YES = {"yes", "true", "on", "1", "1.0"}
-_NO = {"no", "false", "off", "0", "0.0"}
 
 
 def parse(option: Option, text: str, home: Path) -> Any:
@@ -32,7 +30,7 @@ def parse(option: Option, text: str, home: Path) -> Any:
         raise ValueError("holds a control character, remove it")
     if "\n" in text and option.kind not in (Kind.LIST, Kind.LINES, Kind.TAGS, Kind.BASE64):
         raise ValueError("goes on in the next line, which is indented; join the lines or unindent it")
-    read = _READERS.get(option.kind, _rare)
+    read = _READERS.get(option.kind) or (lambda option, text: rare(option, option.kind, text))
     text = str(home / text) if option.kind is Kind.PATH else text
     value = read(option, option.spelling(text) if option.spelling else text)
     complaint = option.check(value) if option.check and value is not None else ""
@@ -48,10 +46,6 @@ def shown(option: Option, text: str) -> str:
     return re.sub(r"://[^/@\s]*@", "://***@", " ".join(text.split()))
 
 
-def _quoted(option: Option, text: str) -> str:
-    return "the value" if option.secret else f"`{text[:60]}`"
-
-
 def _number(option: Option, text: str) -> float:
     """1.0 read every number as a float: 4.0 is whole."""
     if text.lower() in option.choices:
@@ -61,7 +55,7 @@ def _number(option: Option, text: str) -> float:
     if math.isinf(value) or value < 0 or (whole and value % 1):
         from elastiq.rare_values import no_number
 
-        raise ValueError(no_number(option, _quoted(option, text), value))
+        raise ValueError(no_number(option, option.quoted(text), value))
     return int(value) if whole else value
 
 
@@ -72,41 +66,27 @@ def _limit(option: Option, text: str) -> Any:
         value = _number(option, text)
         if value:
             return value
-    raise ValueError(f"{_quoted(option, text)} is no limit, write a whole number above 0, or `unlimited`")
-
-
-def _bool(option: Option, text: str) -> bool:
-    if text.lower() not in _YES | _NO:
-        raise ValueError(f"{_quoted(option, text)} is neither, write yes or no")
-    return text.lower() in _YES
+    raise ValueError(f"{option.quoted(text)} is no limit, write a whole number above 0, or `unlimited`")
 
 
 def _list(option: Option, text: str) -> tuple[str, ...]:
     found = filter(None, re.split(r"[,\s]+", text))
-    items = tuple(_choice(option, item) if option.choices else item for item in found)
+    items = tuple(rare(option, Kind.CHOICE, item) if option.choices else item for item in found)
     for item in items:
         if items.count(item) > 1:
             raise ValueError(f"has `{item}` twice, remove one")
     return items
 
 
-def _choice(option: Option, text: str) -> str:
-    if text.lower() not in option.choices:
-        raise ValueError(f"{_quoted(option, text)} is not known, write {' or '.join(option.choices)}")
-    return text.lower()
-
-
-def _rare(option: Option, text: str) -> Any:
+def rare(option: Option, kind: Kind, text: str) -> Any:
     from elastiq.rare_values import READERS
 
-    return READERS[option.kind](text)
+    return READERS[kind](option, text)
 
 
 _READERS: dict[Kind, Callable[[Option, str], Any]] = {
     **dict.fromkeys((Kind.TEXT, Kind.PATH), lambda option, text: text),
     **dict.fromkeys((Kind.INT, Kind.SECONDS, Kind.NUMBER), _number),
-    Kind.BOOL: _bool,
     Kind.LIST: _list,
-    Kind.CHOICE: _choice,
     Kind.LIMIT: _limit,
 }

@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from elastiq import core, discrepancies, ending, interfaces, observations, observer, reconcile, scale_down
+from elastiq import (
+    core,
+    discrepancies,
+    ending,
+    failed_drains,
+    interfaces,
+    observations,
+    observer,
+    reconcile,
+    scale_down,
+)
 from tests.mutants.bends import both, jobs, often, only, setting, throughout
 from tests.mutants.planting import Change, Mutant
 
@@ -210,7 +220,7 @@ MUTANTS: tuple[Mutant, ...] = (
                 "elif not node.seen.is_drained and node.idle_s < s.idle_for_s(node.pool):",
             ),
             Change(scale_down, "drains", "if s.no_end or not due:", "if s.no_end:"),
-            Change(ending.Ending, "look", "node.seen.drained_by_mark(core.owner.mark) is False", "False"),
+            Change(failed_drains, "disturbed", "node.seen.drained_by_mark(core.owner.mark) is False", "False"),
         ),
         often("admin_drains", times=8, which=0.5, for_s=900.0),
     ),

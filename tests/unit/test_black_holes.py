@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from elastiq.black_holes import condemn
-from elastiq.ending import SHOWN_AFTER_S, Ending
+from elastiq.ending import Ending
+from elastiq.failed_drains import SHOWN_AFTER_S
 from elastiq.health import REPLACED_EVERY_S, Health
 from elastiq.interfaces import DrainMode, WorkerState
 from elastiq.nodes import Node, State

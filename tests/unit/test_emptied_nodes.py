@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from elastiq.daemon import ATTENTIVE_S
-from elastiq.ending import SHOWN_AFTER_S
+from elastiq.failed_drains import SHOWN_AFTER_S
 from elastiq.interfaces import DrainAnswer, DrainMode, DrainOutcome, Jobs, Resources, WorkerState
 from elastiq.nodes import Node, State
 from elastiq.planner import plan
