@@ -23,8 +23,8 @@ from elastiq.interfaces import JobGroup, Jobs
 HEADER = "elastiq queue 1"  # another number for what an older reader would misunderstand
 FOLDER = "queue"
 ALIVE_S = 300.0  # a line at least so often while the queue is known
-# Not more often than this; twice as seldom with each STEP (bytes) of a day's file, which thus hardly comes to seven.
-PAUSE_S, STEP = 10.0, 1_000_000
+# Not more often than this; twice as seldom with each STEP (bytes) of a day's file, which thus comes to about seven.
+PAUSE_S, STEP, DAY_S = 10.0, 1_000_000, 86_400.0
 GROUPS_AT_MOST = 2000  # that are remembered
 ROOM = 50_000_000  # bytes on the disk that are left to others, as to the store
 
@@ -69,7 +69,7 @@ class Recording:
                 file.write("\n".join(lines))
                 size = file.tell()
             self._day, self._said, self._alive_due = day, said, now + ALIVE_S
-            self._due = now + PAUSE_S * 2 ** min(size // STEP, 8)
+            self._due = now + min(PAUSE_S * 2 ** min(size // STEP, 20), DAY_S - at % DAY_S)
 
     def _begin(self, days: int) -> None:
         """A file anew, or one more part of it; the oldest files go."""

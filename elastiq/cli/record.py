@@ -13,7 +13,7 @@ import time
 from argparse import Namespace
 from typing import Any
 
-from elastiq.cli.asking import FAILED, tell
+from elastiq.cli.asking import FAILED, UNKNOWN, tell
 from elastiq.paths import Paths
 from elastiq.recording import FOLDER
 from elastiq.traces.job import TraceError
@@ -34,6 +34,9 @@ def record(paths: Paths, args: Namespace) -> int:
     except TraceError as error:
         tell(f"{error}: the queue is recorded while elastiq runs, unless record_days = 0")
         return FAILED
+    except PermissionError as error:
+        tell(f"{error.filename}: no permission to read it: be root, or the user as whom elastiq runs")
+        return UNKNOWN
     if args.output:
         _save(args.output, found)
     elif not args.json:

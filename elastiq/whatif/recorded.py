@@ -10,6 +10,7 @@ cost 5 % less in the latter case, for no job is long any more.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import os
@@ -61,7 +62,9 @@ class Looks:
         self.newer: list[str] = []  # files of a newer elastiq, which were left out
 
     def __iter__(self) -> Iterator[Look]:
-        names = os.listdir(self._folder) if self._folder.exists() else ()
+        names: list[str] = []
+        with contextlib.suppress(FileNotFoundError):
+            names = os.listdir(self._folder)
         files = sorted(name for name in names if name.endswith(".txt"))
         if not files:
             raise TraceError(f"{self._folder}: nothing is recorded yet")

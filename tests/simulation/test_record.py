@@ -90,3 +90,34 @@ def test_the_jobs_of_a_record_are_about_those_that_were_and_cost_as_many_machine
     for shape in SHAPES:
         before, after = (sum(one.request == shape for one in some) for some in (arrivals, jobs))
         assert after == pytest.approx(before, rel=0.08)
+
+
+def test_while_the_daemon_is_down_nothing_is_made_up_and_what_was_seen_is_right(folder: Path) -> None:
+    """Killed for ten minutes, which is as a slow look, and for an hour, which is a gap."""
+    site, rng = Site(folder), random.Random(3)
+    arrivals = [Arrival(40.0 * number, SHAPES[number % 2], 60.0 + 1800 * rng.random()) for number in range(450)]
+    feed(site.world, arrivals)
+    ran_s, began = 0.0, site.world.now
+
+    def until(at_s: float) -> float:
+        """The core seconds that jobs ran meanwhile."""
+        ran = 0.0
+        while site.world.now < began + at_s:
+            site.run(5.0)
+            running = site.world.running_by_shape().values()
+            ran += 5.0 * sum(job.request.cpus or 0.0 for jobs in running for job in jobs.values())
+        return ran
+
+    for starts_s, killed_s, back_s in ((0.0, 5000.0, 5600.0), (5600.0, 9000.0, 12_600.0), (12_600.0, 22_000.0, 0.0)):
+        site.begin()
+        ran_s += until(killed_s)
+        site.kill_daemon()
+        ran = until(back_s)
+        ran_s += ran if back_s == 5600.0 else 0.0
+        assert starts_s < killed_s
+    found = Recorded(Looks(folder))
+    (gap,) = found.seen.gaps
+    # Of the last minutes before a kill it is not known any more that it was looked.
+    assert gap[1] - gap[0] == pytest.approx(3600.0, abs=400.0)
+    assert found.seen.core_s == pytest.approx(ran_s, rel=0.05)
+    assert len(list(found)) == pytest.approx(450 - 90, rel=0.15) and found.seen.cut > 0

@@ -128,7 +128,15 @@ def test_the_larger_a_days_file_the_more_seldom_it_is_written(desk: Desk, monkey
     for number in range(1, 86_400 // 10):
         desk.look(g("a", number), after_s=10.0)
     (file,) = desk.folder.iterdir()
-    assert 10_000 < file.stat().st_size < 14_000 and len(desk.looks()) > 86_400 / (PAUSE_S * 256)
+    assert 10_000 < file.stat().st_size < 14_000 and len(desk.looks()) > 86_400 / (PAUSE_S * 128)
+
+
+def test_however_large_a_days_file_the_next_day_begins_with_a_look(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recording, "STEP", 1)
+    for number in range(1, 2 * 86_400 // 600):
+        desk.look(g("a", number), after_s=600.0)
+    assert [line for line in desk.lines() if line[:1].isdigit()][1].startswith(f"{AT + 6600} "), "the first at midnight"
+    assert MIDNIGHT - AT == 6400 and len(list(desk.folder.iterdir())) == 3
 
 
 def test_each_day_has_a_file_that_can_be_read_alone(desk: Desk) -> None:
