@@ -37,8 +37,9 @@ def record(paths: Paths, args: Namespace) -> int:
     except PermissionError as error:
         tell(f"{error.filename}: no permission to read it: be root, or the user as whom elastiq runs")
         return UNKNOWN
-    if args.output:
-        _save(args.output, found)
+    output = None if args.output == "-" else args.output
+    if output:
+        _save(output, found)
     elif not args.json:
         write(found, sys.stdout, found.began_at)
     if args.json:

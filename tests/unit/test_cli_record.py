@@ -36,8 +36,9 @@ def run(state: Path, *words: str) -> int:
 
 
 def test_the_jobs_are_a_csv_file_with_wall_times(state: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(state) == 0
+    assert run(state, "-o", "-") == 0
     shown = capsys.readouterr()
+    assert run(state) == 0 and capsys.readouterr() == shown
     head, *rows = csv.reader(shown.out.splitlines())
     assert tuple(head) == COLUMNS
     assert [row[:4] for row in rows[:4]] == [[str(AT + 60), "60", "2", "1500"]] * 4
