@@ -7,7 +7,6 @@ section and key; the caller starts nothing and exits with EX_CONFIG (78). Secret
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Container, Iterable, Mapping, Optional, Union
@@ -37,10 +36,10 @@ class Loaded:
 
 def load(path: Union[str, Path]) -> Loaded:
     """Read and check the file. Raises `ConfigError` with every problem that it has."""
-    return _Reader(Path(path)).load()
+    return Reader(Path(path)).load()
 
 
-class _Reader:
+class Reader:
     """One reading of one file."""
 
     def __init__(self, path: Path) -> None:
@@ -85,8 +84,6 @@ class _Reader:
 
             read = {name: self._values(self.sections[name], timetable.OPTIONS) for name in scheduled}
             settings = timetable.scheduled(settings, read, self.bad, self.problems)
-        if elastiq["log_format"] == "json" and importlib.util.find_spec("pythonjsonlogger") is None:
-            self.problems.at("elastiq", "log_format", "json needs python-json-logger, install it or write text")
         self.problems.raise_any()
         set_keys = [text for _, text in sorted(self.set_keys.items())]
         if any("***" in text for text in set_keys):
@@ -182,16 +179,11 @@ class _Reader:
 
             whole = inherit(self._section(kind), whole, options, self.problems)
         found = self._values(whole, options)
-        file, data = found.get("user_data_file"), found.pop("user_data_b64", None)
-        found["user_data"] = b""
+        file, data, found["user_data"] = found.get("user_data_file"), found.pop("user_data_b64", None), b""
         if file or data:
-            from elastiq.userdata import user_data
+            from elastiq.userdata import of_section
 
-            entry = whole.entries["user_data_file" if file else "user_data_b64"]
-            try:
-                found["user_data"] = user_data(entry, file, data, given, self.warnings)
-            except ConfigError as error:
-                self._bad(entry, error.problems[0])
+            found["user_data"] = of_section(whole, file, data, given, self._bad, self.warnings)
         flavours, markets, low, high = (found.pop(key) for key in ("flavour", "market", "min_vms", "max_vms"))
         prices = {flavour: float(price) for flavour, price in (found.pop("price") or {}).items()}
         bad = {key for key, entry in whole.entries.items() if (entry.section, key) in self.bad}

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Callable, Mapping, Optional, TypeVar, Uni
 
 from elastiq.demand import Standing, Trials
 from elastiq.events import EventQueue
-from elastiq.executor import DeadlineError, Done, Executor, Outcome, Still, always
+from elastiq.executor import DeadlineError, Done, Outcome, Still, always
 from elastiq.health import Health
 from elastiq.interfaces import BatchSystem, Cloud, Jobs, Owner, SourceError
 from elastiq.nodes import AT_BOOT, IN_SERVICE, SPENT, TO_COME, Move, Registry, State
@@ -23,6 +23,7 @@ from elastiq.settings import Settings
 from elastiq.store import Store, StoreError, learned_from_json, learned_to_json
 
 if TYPE_CHECKING:
+    from elastiq.calling import Executor
     from elastiq.limits import Ledger
     from elastiq.preparing import Records
 
@@ -144,7 +145,7 @@ class Core:
         try:
             action()
             return True
-        except Exception as exc:  # the loop outlives any fault in any handler; it is logged, counted and shown
+        except Exception as exc:  # noqa: BLE001 - the loop outlives any fault in any handler; it is logged and shown
             from elastiq.faults import caught
 
             caught(self, name, exc)

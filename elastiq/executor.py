@@ -1,4 +1,5 @@
-"""Calls to the outside: off the decision thread, with deadlines, results posted back as events.
+"""What becomes of calls to the outside. They are made off the decision thread, with deadlines, and their results
+are posted back as events (`elastiq.calling`).
 
 Reads of one source go one at a time and never wait behind acts. Acts of one node go in the order
 they were asked for, up to eight at once per source. A call that does not return by its deadline is
@@ -9,7 +10,7 @@ is dropped. An act that could not be sent in time is given back unsent.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Callable, Generic, Optional, Protocol, TypeVar
+from typing import Callable, Generic, Optional, TypeVar
 
 T = TypeVar("T")
 
@@ -42,19 +43,3 @@ class DeadlineError(Exception):
 
 class UnsentError(DeadlineError):
     """The call was not made: when its turn came, what had decided upon it was too old, or not so any more."""
-
-
-class Executor(Protocol):
-    """Where the daemon sends its calls; `elastiq.simulation` has one in virtual time."""
-
-    def read(self, source: str, call: Callable[[], T], done: Done[T], deadline_s: float) -> bool:
-        """Start a read unless one of this source is in flight (then False). ``done`` runs on the loop."""
-
-    def act(
-        self, source: str, node: str, call: Callable[[], T], done: Done[T], deadline_s: float, still: Still = always
-    ) -> None:
-        """Queue an act on a node of a source. ``done`` runs on the decision thread, and so does ``still`` when its
-        turn comes: if that says False, it is given back unsent."""
-
-    def close(self, wait_s: float) -> Any:
-        """Take no more calls; wait up to ``wait_s`` for those in flight."""

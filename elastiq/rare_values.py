@@ -7,6 +7,7 @@ complaint, or an empty string.
 from __future__ import annotations
 
 import base64
+import importlib.util
 import ipaddress
 import logging
 import math
@@ -90,6 +91,11 @@ def no_number(option: Option, quoted: str, value: float) -> str:
     also = f", or {' or '.join(option.choices)}" if option.choices else ""
     default = f" (default {option.default:g})" if isinstance(option.default, (int, float)) else ""
     return f"{quoted} is {fault}, write a {kind} that is not negative{also}{default}"
+
+
+def log_format(value: str) -> str:
+    missing = value == "json" and importlib.util.find_spec("pythonjsonlogger") is None
+    return "json needs python-json-logger, install it or write text" if missing else ""
 
 
 def ipv4(value: str) -> str:

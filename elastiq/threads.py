@@ -43,7 +43,7 @@ class Call:
 
 
 class ThreadExecutor:
-    """See `elastiq.executor.Executor`. Every method but `close` is for the decision thread only."""
+    """See `elastiq.calling.Executor`. Every method but `close` is for the decision thread only."""
 
     def __init__(self, events: EventQueue) -> None:
         self._events = events

@@ -11,10 +11,10 @@ import re
 import socket
 from contextlib import suppress
 from pathlib import Path
-from typing import Mapping, Optional
+from typing import Callable, Mapping, Optional
 
 from elastiq.identity import IdentityError, own_addresses
-from elastiq.inifile import ConfigError, Entry, Problems, read_file
+from elastiq.inifile import ConfigError, Entry, Problems, Section, read_file
 
 LIMIT = 16_384
 """Bytes before base64 (EC2 User Guide, "Run commands at launch with instance user data")."""
@@ -25,14 +25,24 @@ _PLACEHOLDER = re.compile(rb"%(ipv4|ipv6|fqdn)%")
 _FAR = {"ipv4": (socket.AF_INET, "192.0.2.1"), "ipv6": (socket.AF_INET6, "2001:db8::1")}
 
 
-def user_data(
-    entry: Entry, file: Optional[str], data: bytes, given: Mapping[str, Optional[str]], warnings: Problems
+def of_section(
+    section: Section,
+    file: Optional[str],
+    data: bytes,
+    given: Mapping[str, Optional[str]],
+    bad: Callable[[Entry, str], None],
+    warnings: Problems,
 ) -> bytes:
-    """What new instances get: ``data``, or what is in the file, if any. Raises `ConfigError`."""
-    if file:
-        data, mode = read_file(file, 4 * LIMIT)
-        warnings.at_open_file(entry.section, entry.key, file, mode)
-    return substitute(data, given)
+    """What new instances get: ``data``, or what is in the file, if any. ``bad`` is told of what cannot be used."""
+    entry = section.entries["user_data_file" if file else "user_data_b64"]
+    try:
+        if file:
+            data, mode = read_file(file, 4 * LIMIT)
+            warnings.at_open_file(entry.section, entry.key, file, mode)
+        return substitute(data, given)
+    except ConfigError as error:
+        bad(entry, error.problems[0])
+        return b""
 
 
 def substitute(data: bytes, given: Mapping[str, Optional[str]]) -> bytes:

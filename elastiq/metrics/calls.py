@@ -7,7 +7,8 @@ from collections import Counter, defaultdict
 from functools import partial
 from typing import Any, Callable, TypeVar
 
-from elastiq.executor import Done, Executor, Outcome, Still, UnsentError, always
+from elastiq.calling import Executor
+from elastiq.executor import Done, Outcome, Still, UnsentError, always
 from elastiq.metrics.families import Summary, Values
 
 T = TypeVar("T")
@@ -16,7 +17,7 @@ OTHER = "other"
 
 
 class CountingExecutor:
-    """See `elastiq.executor.Executor`."""
+    """See `elastiq.calling.Executor`."""
 
     def __init__(self, executor: Executor) -> None:
         self.executor = executor

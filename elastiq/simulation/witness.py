@@ -10,7 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Callable, Mapping, Optional, TypeVar
 
-from elastiq.executor import Done, Executor, Outcome, Still, always
+from elastiq.calling import Executor
+from elastiq.executor import Done, Outcome, Still, always
 from elastiq.settings import Settings
 from elastiq.simulation.faults import Call, Faults
 

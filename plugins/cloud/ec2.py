@@ -185,12 +185,9 @@ class EC2Cloud(interfaces.Cloud):
             try:
                 images = self._call("describe_images", ImageIds=[image_id]).get("Images") or ()
             except Fault as fault:
-                from elastiq.plugins.cloud.ec2_errors import NONSENSE
+                from elastiq.plugins.cloud.ec2_errors import of_image
 
-                if not (fault.refused or fault.code in NONSENSE):
-                    fault.sent = False  # RunInstances was not
-                    raise self._refusal(fault) from None
-                images = ()
+                images = of_image(fault, self._refusal)
             # some clouds list all
             self._images.update((image_id, one) for one in images if one.get("ImageId") == image_id)
         image = self._images.get(image_id, {})

@@ -14,10 +14,13 @@ from configparser import ConfigParser
 from contextlib import suppress
 from email.utils import parsedate_to_datetime
 from pathlib import Path
-from typing import Collection, Mapping, Optional
+from typing import TYPE_CHECKING, Callable, Collection, Mapping, Optional
 
 from elastiq import interfaces
 from elastiq.plugins.cloud.ec2_fault import Fault as Fault
+
+if TYPE_CHECKING:
+    from elastiq.plugins.cloud.ec2_client import EC2Client
 
 TABLE = ConfigParser(interpolation=None, delimiters=("=",))
 TABLE.read_string(Path(__file__).with_name("ec2_codes.ini").read_text("utf-8"))
@@ -56,6 +59,22 @@ _NEVER_LEFT = re.compile(  # what botocore says of a request that did not reach 
 )
 ECHO = "MinCount"  # in a message that quotes the whole request: it names every parameter and is about none
 PROXY_SAYS = ("407", "ProxyConnectionError")
+
+
+def failed(client: EC2Client, operation: str, exc: BaseException, sent: bool) -> Fault:
+    """The same, of a client's call: one that was told that its keys are not good reads them anew with the next."""
+    fault = fault_of(operation, exc, sent)
+    if fault.kind is interfaces.AuthError and not fault.refused:
+        client.made = None  # botocore reads a file of keys once: who renews them need not restart us
+    return fault
+
+
+def of_image(fault: Fault, refusal: Callable[[Fault], interfaces.LaunchError]) -> tuple[()]:
+    """Nothing is known of an image where the cloud does not tell. Raises what else it may be: nothing was launched."""
+    if not (fault.refused or fault.code in NONSENSE):
+        fault.sent = False  # RunInstances was not
+        raise refusal(fault) from None
+    return ()
 
 
 def fault_of(operation: str, exc: BaseException, sent: bool) -> Fault:

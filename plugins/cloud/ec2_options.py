@@ -32,24 +32,6 @@ def site_of(values: Mapping[str, Any]) -> str:
     return "/".join(part for part in (host, values.get("region")) if part) + (f"#{digest}" if digest else "")
 
 
-def _form(pattern: str, complaint: str) -> Callable[[str], str]:
-    """A ``check`` that the whole value has a form."""
-    return lambda value: "" if re.fullmatch(pattern, value) else complaint
-
-
-def _url(value: str) -> str:
-    try:
-        url = urlsplit(value)
-        good = url.scheme in ("http", "https") and url.hostname and url.port != 0 and not re.search(r"\s", value)
-    except ValueError:  # a port that is no number, half an IPv6 address
-        good = False
-    return "" if good else "is not a URL, write https://HOST[:PORT]/PATH"
-
-
-def _api_url(value: str) -> str:
-    return _url(value) or ("holds a user name, write it under its own keys" if "@" in urlsplit(value).netloc else "")
-
-
 def _rare(name: str, key: str = "") -> Callable[[Any], Any]:
     """A check of `ec2_rare_values`, which is imported once there is something for it: for a doubt, that ``key``."""
 
@@ -68,18 +50,12 @@ def _no(*keys: str) -> Callable[[Mapping[str, Any]], str]:
     return lambda values: "" if any(map(values.get, keys)) else str(_rare(f"no_{keys[0]}")(values))
 
 
-_template = _form(r"[^:]+(:([0-9]+|\$(Latest|Default)))?", "is not ID-OR-NAME[:VERSION] (a number, $Latest, $Default)")
-_name_template = _form(
-    r"([^{}]|\{\{|\}\}|\{(cluster|pool|intent)\})*", "knows only {cluster}, {pool}, {intent}, and no unpaired brace"
-)
-
-
 _KEY_ID, _SECRET, _FILE = "aws_access_key_id", "aws_secret_access_key", "credentials_file"
 _ELSEWHERE = ("profile", _FILE)
 
 OPTIONS: tuple[Option, ...] = (
     # the site
-    Option("api_url", Kind.TEXT, check=_api_url, site=True),
+    Option("api_url", Kind.TEXT, check=_rare("api_url"), site=True),
     Option("dialect", Kind.CHOICE, "auto", choices=("auto", *TABLE.sections()), doubt=doubt, site=True),
     Option("api_version", Kind.TEXT, site=True),
     Option("region", Kind.TEXT, doubt=_no("region", "api_url"), site=True),
@@ -90,13 +66,13 @@ OPTIONS: tuple[Option, ...] = (
     Option(_FILE, Kind.PATH, site=True, spelling=_rare("copy"), check=_rare("readable"), doubt=_rare("leak", _FILE)),
     Option("verify_ssl", Kind.BOOL, True, risk="whoever is on the way can read and change what is sent", site=True),
     Option("ca_bundle", Kind.PATH, check=_rare("readable"), site=True),
-    Option("proxy", Kind.TEXT, check=_url, site=True),
-    Option("interruption_queue", Kind.TEXT, check=_api_url, site=True),
+    Option("proxy", Kind.TEXT, check=_rare("url"), site=True),
+    Option("interruption_queue", Kind.TEXT, check=_rare("api_url"), site=True),
     Option("connect_timeout_s", Kind.SECONDS, 10.0, unit="seconds", check=above_zero, site=True),
     Option("read_timeout_s", Kind.SECONDS, 60.0, unit="seconds", check=above_zero, site=True),
     # the machines
     Option("image_id", Kind.TEXT, required=True, unless="launch_template", doubt=_no("flavour"), build=True),
-    Option("launch_template", Kind.TEXT, check=_template, build=True),
+    Option("launch_template", Kind.TEXT, check=_rare("template"), build=True),
     Option("spot_max_price", Kind.NUMBER, needs=("market",), check=_rare("spot_price")),
     Option("key_name", Kind.TEXT),
     Option("user_data_b64", Kind.BASE64, secret=True),
@@ -106,7 +82,7 @@ OPTIONS: tuple[Option, ...] = (
     Option("network_interfaces", Kind.LIST, (), excludes=("subnet_id",), check=_rare("interfaces")),
     Option("iam_instance_profile", Kind.TEXT),
     Option("tags", Kind.TAGS, {}, check=_rare("tags")),
-    Option("name_template", Kind.TEXT, "{cluster}-{pool}-{intent}", check=_name_template),
+    Option("name_template", Kind.TEXT, "{cluster}-{pool}-{intent}", check=_rare("name_template")),
     Option("root_disk_gb", Kind.INT, unit="GB", check=above_zero),
     Option("imds_v2", Kind.CHOICE, "unset", choices=("unset", "required")),
 )

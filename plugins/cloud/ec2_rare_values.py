@@ -14,6 +14,7 @@ from configparser import Error as ConfigParserError
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Mapping
+from urllib.parse import urlsplit
 
 from elastiq.plugins.cloud.ec2_dialects import of_endpoint
 
@@ -21,6 +22,29 @@ TAG_LIMIT = 40
 """EC2 allows 50 tags on an instance; the rest is for elastiq's own and the cloud's."""
 
 INSTANCE = {"/sys/class/dmi/id/board_asset_tag": "i-", "/sys/hypervisor/uuid": "ec2"}
+
+
+def url(value: str) -> str:
+    try:
+        found = urlsplit(value)
+        good = found.scheme in ("http", "https") and found.hostname and found.port != 0 and not re.search(r"\s", value)
+    except ValueError:  # a port that is no number, half an IPv6 address
+        good = False
+    return "" if good else "is not a URL, write https://HOST[:PORT]/PATH"
+
+
+def api_url(value: str) -> str:
+    return url(value) or ("holds a user name, write it under its own keys" if "@" in urlsplit(value).netloc else "")
+
+
+def template(value: str) -> str:
+    fits = re.fullmatch(r"[^:]+(:([0-9]+|\$(Latest|Default)))?", value)
+    return "" if fits else "is not ID-OR-NAME[:VERSION] (a number, $Latest, $Default)"
+
+
+def name_template(value: str) -> str:
+    fits = re.fullmatch(r"([^{}]|\{\{|\}\}|\{(cluster|pool|intent)\})*", value)
+    return "" if fits else "knows only {cluster}, {pool}, {intent}, and no unpaired brace"
 
 
 def readable(value: str) -> str:

@@ -79,7 +79,7 @@ class Pending:
 
 
 class HandExecutor:
-    """`elastiq.executor.Executor`, where every call waits until the test ends it."""
+    """`elastiq.calling.Executor`, where every call waits until the test ends it."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         self.now = now
