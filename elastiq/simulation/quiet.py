@@ -14,6 +14,7 @@ import math
 from functools import partial
 from typing import Any, Callable, Container, Optional
 
+from elastiq.consolidation import QUIET_S
 from elastiq.daemon import Daemon
 from elastiq.events import Timer
 from elastiq.executor import Outcome
@@ -21,7 +22,6 @@ from elastiq.interfaces import JobGroup
 from elastiq.nodes import AT_BOOT, BLACK_HOLE_STARTS_PER_H, IN_SERVICE, Registry, State
 from elastiq.planner import Plan
 from elastiq.reconcile import let_pass
-from elastiq.settings import Settings
 from elastiq.simulation.executor import VirtualExecutor
 from elastiq.simulation.world import World
 from elastiq.threads import Call
@@ -170,33 +170,65 @@ def _pass(registry: Registry, observed_s: float) -> None:
 def _calm_until(daemon: Daemon) -> float:
     """The monotonic time up to which the daemon would plan the same again if nothing else is read."""
     core, observer, plan = daemon.core, daemon.observer, daemon.last_plan
-    now, registry = core.now(), core.registry
+    planned, registry = _planned_at(daemon), core.registry
     if plan.launches or plan.drains or plan.ends or plan.failed or plan.unused or plan.returns or plan.noticed:
         return NEVER
-    if core.drained or _has_other_clocks(core.settings):
+    if core.drained or not _limits_stand(daemon):
         return NEVER
     if observer.no_launch() or observer.no_end() or not observer.settled():
         return NEVER
-    if core.ledger is not None or observer.launching.open or registry.strangers or core.settings.consolidate:
+    if observer.launching.open or registry.strangers:
         return NEVER
-    if len(registry) != registry.count(None, CALM) or core.health.unreplaced(now):
+    if len(registry) != registry.count(None, CALM) or core.health.unreplaced(planned):
         return NEVER
-    if any(block.until > now for block in core.health.blocks.values()):
+    if any(block.until > planned for block in core.health.blocks.values()):
         return NEVER
     for node in registry:
-        if (node.seen is None) is (node.state in IN_SERVICE) or node.unlisted or node.acting or node.retry_at > now:
+        if (node.seen is None) is (node.state in IN_SERVICE) or node.unlisted or node.acting or node.retry_at > planned:
             return NEVER
-        if node.condemned or (node.seen is not None and node.seen.is_drained):
+        if node.condemned or node.emptied or (node.seen is not None and node.seen.is_drained):
             return NEVER
         if node.starts_per_h >= BLACK_HOLE_STARTS_PER_H:
             return NEVER
-    return min((_same_until(daemon, verdict.group) for verdict in plan.verdicts), default=math.inf)
+    until = min((_same_until(daemon, verdict.group) for verdict in plan.verdicts), default=math.inf)
+    return min(until, _other_clocks_until(daemon))
 
 
-def _has_other_clocks(s: Settings) -> bool:
-    """Whether something else than what is read may change a plan: an age, a schedule, a pause."""
-    pauses = s.cooldown_after_launch_s or s.cooldown_after_end_s or s.cooldown_after_failure_s
-    return bool(s.schedules or pauses or any(pool.terms.max_vm_lifetime_s for pool in s.pools))
+def _limits_stand(daemon: Daemon) -> bool:
+    """Whether the limits of launches and cost, which change as time goes by, change nothing: none is set, or nothing
+    is to be launched. What was spent is counted up with each plan: of these none is left out."""
+    core, s = daemon.core, daemon.core.settings
+    if core.ledger is None:
+        return True
+    if s.max_cost_per_day or (s.max_launches_per_hour and any(pool.prices for pool in s.pools)):
+        return False
+    wanting = any(verdict.held < verdict.group.waiting and verdict.matchable for verdict in daemon.last_plan.verdicts)
+    keeping = s.min_vms or s.schedules or any(pool.min_vms or pool.terms.min_idle_vms for pool in s.pools)
+    return not (wanting or keeping)
+
+
+def _other_clocks_until(daemon: Daemon) -> float:
+    """The time at which something else than what is read may change a plan: a schedule, a pause, an age."""
+    core, s = daemon.core, daemon.core.settings
+    planned, times = _planned_at(daemon), []
+    ahead_s = core.wall() - core.now()  # of the monotonic clock
+    if s.schedules:
+        from elastiq import schedule
+
+        schedule.in_force(s, planned + ahead_s)  # knows from now on when the next change is
+        times.append(schedule._last[0].until - ahead_s)
+    for what, last in core.health.times.items():
+        times.append(last + float(getattr(s, f"cooldown_after_{what}_s")))
+    for pool in s.pools:
+        if lifetime_s := pool.terms.max_vm_lifetime_s:
+            times += [node.created_at + lifetime_s - ahead_s for node in core.registry if node.pool == pool.name]
+    return min((time for time in times if time > planned - 0.01), default=math.inf)  # sums are not exact
+
+
+def _planned_at(daemon: Daemon) -> float:
+    """The monotonic time of the last plan: what has come since then is no part of it."""
+    core = daemon.core
+    return core.now() if daemon.last_plan_at is None else core.now() - core.wall() + daemon.last_plan_at
 
 
 def _same_until(daemon: Daemon, group: JobGroup) -> float:
@@ -208,7 +240,7 @@ def _same_until(daemon: Daemon, group: JobGroup) -> float:
         return NEVER  # the queue was read since the plan, and is about to be read again
     since = began - history.waiting_s(group.key, began)
     fresh_until = since + daemon.core.settings.unused_room_s
-    until = fresh_until if fresh_until > daemon.core.now() else math.inf
+    until = fresh_until if fresh_until > _planned_at(daemon) else math.inf
     if history.waited(group.key) < group.waiting:
         counts = history._counts[group.key]
         known = counts[0][0] <= began - history.window_s and len(counts) > 1
@@ -226,6 +258,9 @@ def _clocks_until(daemon: Daemon) -> float:
             left_s = min(left_s, limit_s - node.idle_s)
         elif node.state in AT_BOOT and node.boot_s < (limit_s := settings.estimated_vm_deploy_time_s_of(node.pool)):
             left_s = min(left_s, limit_s - node.boot_s)
+        elif settings.consolidate and node.state is State.BUSY:
+            quiet_s = min(QUIET_S, uses.idle_for_s(settings, node.pool))  # for which one that is emptied was left alone
+            left_s = min(left_s, quiet_s - node.room_s if node.room_s < quiet_s else math.inf)
         if waiting and node.room_s < settings.unused_room_s and node.seen is not None and node.seen.free.cpus != 0:
             left_s = min(left_s, settings.unused_room_s - node.room_s)
     return began + left_s  # the clocks stand as of the last read

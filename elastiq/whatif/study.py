@@ -70,13 +70,13 @@ def play(
     stream = iter(trace)
     first = next(stream, None)  # the trace may know its wall time after that
     wall_s = getattr(trace, "began_at", None)
-    lines = getattr(trace, "lines", None)
     study = Study(settings, sizes, assumed, START_WALL_S if wall_s is None else wall_s, leave_out)
     study.progress, study.series = progress, series
     if acts is not None:
         study.world.on_act = acts
     with _silence():
         study.run(chain(() if first is None else (first,), stream), controller)
+    lines = getattr(trace, "lines", None)  # complete by now
     left_out = sum(lines.left_out.values()) if lines is not None else 0
     return study.result(bad_lines=lines.bad if lines is not None else 0, left_out=left_out)
 
