@@ -34,9 +34,10 @@ from elastiq.interfaces import Pool, Resources
 from elastiq.settings import Settings
 from elastiq.simulation.cluster import Cluster
 from elastiq.simulation.model import Act, Job, JobState
-from elastiq.simulation.swf import Trace, TraceError
 from elastiq.simulation.workload import Arrival, feed
 from elastiq.simulation.world import World
+from elastiq.traces.job import TraceError
+from elastiq.traces.opening import open_trace
 
 HOUR_S, DAY_S = 3600.0, 86400.0
 CPUS = 8
@@ -81,7 +82,8 @@ def fed(jobs: Iterable[Arrival], world: World) -> Callable[[], bool]:
 
 def log_of_jobs(path: Path, days: float, cpus: int, world: World) -> Callable[[], bool]:
     """A log in the Standard Workload Format; larger jobs become several."""
-    return fed(takewhile(lambda job: job.at_s <= days * DAY_S, Trace(path, cpus)), world)
+    jobs = takewhile(lambda job: job.at_s <= days * DAY_S, open_trace(path, "swf", split_at=cpus))
+    return fed((Arrival(job.at_s, job.request, job.run_s, job.removed_after_s) for job in jobs), world)
 
 
 def workflow(path: Path, cpus: int, world: World) -> Callable[[], bool]:

@@ -6,6 +6,7 @@ import gc
 import math
 import tracemalloc
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Iterable, Iterator
 
 import pytest
@@ -14,6 +15,7 @@ from elastiq.interfaces import Pool, Resources, Terms
 from elastiq.settings import Settings
 from elastiq.simulation.model import Act
 from elastiq.traces.job import Lines, TraceJob
+from elastiq.traces.opening import open_trace
 from elastiq.whatif.series import Series
 from elastiq.whatif.study import play
 from elastiq.whatif.terms import Assumed, Result
@@ -245,6 +247,19 @@ def test_a_trace_is_played_at_its_own_time_of_day_and_its_lines_are_counted() ->
     assert by_day.mean_wait_s == STARTED_S
     assert by_night.mean_wait_s is not None and HOUR_S < by_night.mean_wait_s < HOUR_S + 300
     assert (by_day.bad_lines, by_day.left_out) == (1, 2)
+
+
+def test_a_log_is_played_to_its_end(tmp_path: Path) -> None:
+    def line(number: int, submit: int, run: int, wait: int = 5, status: int = 1) -> str:
+        return f"{number} {submit} {wait} {run} 2 55.5 -1 {1 + 7 * number % 40} 120 -1 {status} 7 1 -1 -1 1 -1 -1\n"
+
+    path = tmp_path / "log.swf"
+    lines = [line(number + 1, 1000 + 200 * number, 100 + 37 * number) for number in range(40)]
+    path.write_text("".join(lines[:3]) + line(41, 1500, -1, wait=1, status=5) + "no job\n" + "".join(lines[3:]))
+    found = play(replace(PLAIN, max_vms=6), open_trace(path, split_at=8), ASSUMED)
+    assert (found.bad_lines, found.killed_jobs, found.left_jobs, found.unmatchable_jobs) == (1, 0, 0, 0)
+    assert found.cancelled_jobs == found.jobs - found.jobs_done == 1 and found.jobs > 60
+    assert 1 <= found.peak_vms <= 6
 
 
 def test_a_flavour_of_which_nothing_is_known_is_refused() -> None:
