@@ -24,7 +24,7 @@ DUE_S = 0.1  # a machine that is due to go then is surely due
 MOVING = TO_COME | {State.DRAINING, State.TERMINATING}
 LONGEST_BACKOFF_S = 600.0
 HEARTBEAT_S = 30.0
-EARLY_LOOKS = 8  # at the queue, one after another; and one more in each period
+AGAIN_S = 0.06  # after an early look at the queue the next one waits so long, or twice as long as that did
 
 # Why jobs wait just now, in `Verdict.reason`: that is no news.
 PASSING = ("waiting_jobs_time_s ", "jobs have started since the queue was read")
@@ -54,7 +54,8 @@ class Daemon:
         self.asked = False  # a client wanted the status: from then on it explains itself
         self.paired = False  # both sides were known and settled at least once since the start
         self._plan_pending = self._woken = False
-        self._calm_at = 0.0  # when all early looks may be taken again
+        self._calm_at = 0.0  # when all early looks are forgotten
+        self._early: Optional[Timer] = None  # the last look that a change was the reason of
         self._room_seen = 0.0  # the beginning of the last read of the workers that trials were charged with
         self._timers: dict[str, Timer] = {}
         self.published: dict[str, Any] = {}  # the last status, once a client has asked for one
@@ -77,7 +78,7 @@ class Daemon:
         self.restore()
         core.say("restored", f"cluster {core.owner.cluster}, head {core.owner.mark}, nodes known: {len(core.registry)}")
         self._every("check_vms", self.check_vms, first_s=0.0)
-        self._every("check_queue", self.observer.read_jobs, first_s=0.0)
+        self._every("check_queue", self.check_queue, first_s=0.0)
         self._every("check_vms_in_error", self.observer.read_problems)
         self.watch()
 
@@ -173,14 +174,20 @@ class Daemon:
             self._ask_for_changes()
 
     def _look_early(self) -> None:
-        """At once, or once there were not too many early looks: those of a busy queue come in the place of polls."""
+        """At once in a calm queue; each look in a row later than the one before, up to a period, so that those of a
+        busy queue come in the place of polls."""
         now, period_s = self.core.now(), self.period_s("check_queue")
-        at = max(now, self._calm_at - (EARLY_LOOKS - 1) * period_s)
-        # A look for each change, also where it is the next poll; no more are owed than the next poll can bring.
-        self._calm_at = min(max(self._calm_at, at), now + EARLY_LOOKS * period_s) + period_s
-        self.advance("check_queue", at - now)
-        if at == now:
-            self.observer.changed_at = now
+        if self._timers.get("check_queue") is self._early:
+            return  # that look is still to come
+        row = max(0.0, self._calm_at - now) / period_s
+        self._calm_at = now + (row + 1) * period_s
+        self.advance("check_queue", min(period_s, AGAIN_S * (2**row - 1)))
+        self._early = self._timers.get("check_queue")
+
+    def check_queue(self) -> None:
+        """Read the queue, then plan; a read in flight may be older than the change that this look is for."""
+        if not self.observer.read_jobs() and self._timers.get("check_queue") is self._early:
+            self.observer.changed_at = self.core.now()
 
     def period_s(self, name: str, at: Optional[float] = None) -> float:
         """How often a periodic event comes from then on. Machines are looked at once an idle one is due to go."""

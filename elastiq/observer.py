@@ -100,8 +100,8 @@ class Observer:
 
     # ------------------------------------------------------------------ asking
 
-    def read_jobs(self) -> None:
-        self._read("queue", self._core.batch, self._core.batch.jobs, self.jobs, self._take_jobs)
+    def read_jobs(self) -> bool:
+        return self._read("queue", self._core.batch, self._core.batch.jobs, self.jobs, self._take_jobs)
 
     def read_workers(self) -> None:
         if self._read("workers", self._core.batch, self._core.batch.workers, self.workers, self._take_workers):

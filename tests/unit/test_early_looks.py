@@ -5,13 +5,15 @@ from __future__ import annotations
 from itertools import count
 from typing import Any
 
-from elastiq.daemon import EARLY_LOOKS
+import pytest
+
 from elastiq.interfaces import JobGroup, Jobs, Resources, SourceError
 from elastiq.reload import take_over
 from tests.unit.fakes import FakeBatch
 from tests.unit.test_daemon import Rig
 
 PERIOD_S = 15.0
+IN_A_ROW = 8  # so many looks are in the first period of a queue that changes all the time
 JOB = JobGroup("one cpu", Resources(cpus=1.0), waiting=1)
 
 
@@ -89,12 +91,18 @@ def test_a_signal_without_a_change_makes_no_look() -> None:
     assert looks_in(rig, PERIOD_S, 0.5, busy=False) == [PERIOD_S]
 
 
-def test_a_change_during_a_read_is_looked_at_after_it() -> None:
+@pytest.mark.parametrize("before", [0, 1], ids=["the first change", "the second in a row"])
+def test_a_change_during_a_read_is_looked_at_after_it(before: int) -> None:
     rig = watching()
-    rig.run(PERIOD_S)
+    rig.run(PERIOD_S - 1.0)
+    for _ in range(before):
+        wake(rig)
+        rig.read("queue").finish()
+    rig.run(PERIOD_S if before else 1.0)
     early = rig.read("queue")
     rig.run(0.5)
     wake(rig)
+    rig.run(0.5)
     assert rig.executor.reads("queue") == [early], "one read at a time"
     early.finish()
     rig.run()
@@ -116,13 +124,13 @@ def test_a_signal_while_the_batch_system_is_asked_is_asked_about_afterwards() ->
     assert rig.executor.reads("queue")
 
 
-def test_a_burst_is_looked_at_as_it_comes() -> None:
-    rig = watching()
-    for _ in range(EARLY_LOOKS):
-        rig.run(0.5)
-        wake(rig)
-        rig.read("queue").finish()
-        rig.run()
+def test_a_burst_is_looked_at_as_it_comes_and_then_less_and_less_often() -> None:
+    looks = looks_in(watching(), PERIOD_S, 0.01, busy=True)
+    wake_at_once = [0.01, *looks]
+    gaps = [after - before for before, after in zip(wake_at_once, wake_at_once[1:])]
+    assert looks[0] <= 0.02
+    assert IN_A_ROW - 1 <= len(looks) <= IN_A_ROW
+    assert all(after > before for before, after in zip(gaps, gaps[1:]))
 
 
 def test_a_busy_queue_is_read_hardly_more_often_than_a_calm_one() -> None:
@@ -130,17 +138,17 @@ def test_a_busy_queue_is_read_hardly_more_often_than_a_calm_one() -> None:
     calm = len(looks_in(watching(), hour_s, 0.5, busy=False))
     busy = looks_in(watching(), hour_s, 0.5, busy=True)
     assert calm == hour_s / PERIOD_S
-    assert calm <= len(busy) <= calm + EARLY_LOOKS
+    assert calm <= len(busy) <= calm + IN_A_ROW
     gaps = [after - before for before, after in zip(busy, busy[1:])]
     assert max(gaps) <= PERIOD_S + 1.0, "and never less often"
 
 
-def test_after_a_calm_time_a_burst_is_looked_at_again_as_it_comes() -> None:
+def test_after_a_calm_time_a_change_is_looked_at_at_once_again() -> None:
     rig = watching()
     looks_in(rig, 20 * PERIOD_S, 0.5, busy=True)
-    assert len(looks_in(rig, 4.0, 0.5, busy=True)) <= 1
-    looks_in(rig, (EARLY_LOOKS + 1) * PERIOD_S, 0.5, busy=False)
-    assert len(looks_in(rig, 4.0, 0.5, busy=True)) >= 4
+    assert len(looks_in(rig, PERIOD_S, 0.5, busy=True)) <= 2
+    looks_in(rig, (IN_A_ROW + 1) * PERIOD_S, 0.5, busy=False)
+    assert len(looks_in(rig, PERIOD_S, 0.5, busy=True)) >= IN_A_ROW / 2
 
 
 def test_a_queue_that_cannot_be_watched_is_polled_and_that_is_told_once(caplog: Any) -> None:
@@ -159,11 +167,11 @@ def test_a_queue_that_cannot_be_watched_is_polled_and_that_is_told_once(caplog: 
 def test_a_batch_system_that_cannot_tell_is_looked_at_when_somebody_signals_and_as_seldom() -> None:
     rig = watching()
     rig.core.batch = rig.batch = FakeBatch()
-    for _ in range(3 * EARLY_LOOKS):
+    for _ in range(3 * IN_A_ROW):
         rig.run(0.1)
         signal(rig)
         rig.answer("queue")
-    assert len(rig.batch.script.calls("jobs")) == EARLY_LOOKS
+    assert 1 < len(rig.batch.script.calls("jobs")) <= IN_A_ROW
 
 
 def test_after_a_reload_the_new_plugin_begins_to_watch() -> None:
