@@ -9,11 +9,13 @@ from elastiq import __version__
 from elastiq.cli.of_acting import ACTING
 from elastiq.cli.of_looking import LOOKING
 from elastiq.cli.of_service import SERVICE
+from elastiq.cli.of_simulating import SIMULATING
 from elastiq.cli.verb import Verbs
 
 GROUPS: Mapping[str, Verbs] = {
     "see what it does and why": LOOKING,
     "change what it does": ACTING,
+    "try settings without paying": SIMULATING,
     "elastiq itself": SERVICE,
 }
 VERBS: Verbs = {name: verb for verbs in GROUPS.values() for name, verb in verbs.items()}

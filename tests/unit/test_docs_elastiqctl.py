@@ -21,7 +21,8 @@ SECTIONS = {
     for heading, text in re.findall(r"^### (.*)\n((?:(?!^##).*\n)*)", PAGE, re.M)
     for name in heading.split(", ")
 }
-ELSEWHERE = {"check": "check.md", "metrics": "metrics.md", "demo": ""}  # pages of their own, or its own --help
+# Pages of their own, or its own --help.
+ELSEWHERE = {"check": "check.md", "metrics": "metrics.md", "simulate": "simulate.md", "demo": ""}
 SOCKET = ("history", "pause", "resume", "scale", "drain", "undrain", "terminate", "drain-pool", "undrain-pool", "adopt")
 
 
@@ -40,6 +41,12 @@ def test_every_option_is_documented(name: str) -> None:
     for action in parsers()[name]._actions:
         if action.option_strings and "--help" not in action.option_strings:
             assert any(option in told for option in action.option_strings), action.option_strings
+
+
+def test_every_option_of_simulate_is_on_its_page() -> None:
+    page = (DOCS / ELSEWHERE["simulate"]).read_text("utf-8") + GENERAL
+    options = [option for action in parsers()["simulate"]._actions for option in action.option_strings]
+    assert [option for option in options if option not in page and "help" not in option and option != "-h"] == []
 
 
 @pytest.mark.parametrize("name", sorted(set(VERBS) - {"demo"}))

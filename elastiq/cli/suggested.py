@@ -1,0 +1,150 @@
+"""elastiqctl simulate --suggest: search for better settings, and say what to write into elastiq.conf."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any, Iterator, Optional, Sequence
+
+from elastiq.cli import simulated
+from elastiq.cli.of_simulating import RUNS
+from elastiq.cli.playing import Work, processes
+from elastiq.cli.table import Screen
+from elastiq.whatif.axes import axes
+from elastiq.whatif.overrides import OverrideError
+from elastiq.whatif.runs import Outcome, Run
+from elastiq.whatif.slices import typical
+from elastiq.whatif.source import Source
+from elastiq.whatif.suggest import Changes, Played, Proposal, Search, goals, lines
+from elastiq.whatif.table import money, seconds
+from elastiq.whatif.terms import Result
+
+LONGEST_S = 180.0  # a search of the whole trace that would take longer is one of a part of it
+ANOTHER_SEED = 1_000_003
+
+
+def suggest(work: Work) -> int:
+    """The command with --suggest."""
+    args = work.args
+    began = time.monotonic()
+    present = work.play([work.run()], lambda done: "the present settings  ")[0]
+    took_s = time.monotonic() - began
+    runs = RUNS if args.runs is None else args.runs
+    supposed = work.run().supposed
+    part = typical(present.seen, LONGEST_S * processes(args) / max(1e-6, took_s * max(1, runs)))
+    source = work.source if part is None else work.source.part(part)
+    search = Search(
+        axes(work.config.keys, supposed, present.result, args.quota_up_to),
+        _played(work, source, None, runs, {(): present.result} if part is None else {}),
+        [
+            _played(work, work.source, None, 0, {(): present.result}),
+            _played(work, work.source, args.seed + ANOTHER_SEED, 0, {}),
+        ],
+        runs,
+    )
+    found = search.proposals(lambda result: goals(result, args.max_wait, args.max_cost, args.wait_as or "p95"))
+    if args.json:
+        print(json.dumps(_object(work, present, found, search), indent=2))
+    else:
+        searched = "" if part is None else f" of a typical part of {part.days or 0:.1f} days"
+        print("\n".join(_text(work, present, found, f"{search.spent} simulations{searched}")))
+    return 0
+
+
+def _played(work: Work, source: Source, seed: Optional[int], most: int, known: dict[Changes, Result]) -> Played:
+    """Plays sets of changes; ``known`` are results that need not be found again. ``most``: of a search."""
+    spent = 0
+
+    def play(asked: Sequence[Changes]) -> list[Optional[Result]]:
+        nonlocal spent
+        runs: dict[Changes, Run] = {}
+        for changes in asked:
+            if changes not in known and changes not in runs:
+                try:
+                    runs[changes] = work.run(changes, {}, source=source, seed=seed)
+                except OverrideError:
+                    pass  # these do not go together: no result
+        words = f"search: {spent} of at most {most} done  " if most else "checking what was found  "
+        outcomes = work.play(list(runs.values()), lambda done: words)
+        spent += len(runs)
+        known.update((changes, one.result) for changes, one in zip(runs, outcomes))
+        return [known.get(changes) for changes in asked]
+
+    return play
+
+
+# ----------------------------------------------------------------------------- what is printed
+
+
+def _text(work: Work, present: Outcome, found: Sequence[Proposal], searched: str) -> Iterator[str]:
+    screen = Screen()
+    yield simulated.head(screen, work, present)
+    yield screen.line(f"present settings: {_figures(present.result)}")
+    for proposal in found:
+        yield ""
+        yield screen.line(proposal.goal.words, "head")
+        yield from _proposal(screen, work, proposal)
+    yield ""
+    yield screen.line(f"- found by {searched}; played on the whole trace, and with another seed, before it is said")
+    yield from simulated.notes(screen, work, present)
+
+
+def _proposal(screen: Screen, work: Work, proposal: Proposal) -> Iterator[str]:
+    if not proposal.changes:
+        keeps = proposal.goal.allows(proposal.present, proposal.present)
+        yield screen.line("nothing better was found" + ("" if keeps else ", and the present settings do not keep this"))
+        return
+    yield from (screen.paint(line, "dim" if line.startswith("#") else "good") for line in _lines(work, proposal))
+    yield screen.line(_effect(proposal))
+
+
+def _lines(work: Work, proposal: Proposal) -> list[str]:
+    keys, set_to = work.config.keys, {(one.section, one.key): one.value for one in work.set}
+    places = [(change.section, change.key) for change in proposal.changes]
+    return lines(proposal.changes, {place: set_to.get(place) or keys.now(*place) for place in places})
+
+
+def _effect(proposal: Proposal) -> str:
+    before, after = proposal.present, proposal.result
+    parts = [
+        _change("cost", before.cost, after.cost, money),
+        _change("machine-hours", before.machine_hours, after.machine_hours, lambda value: f"{value:,.1f}"),
+        _change("mean wait", before.mean_wait_s, after.mean_wait_s, seconds),
+        _change("p95 wait", before.p95_wait_s, after.p95_wait_s, seconds),
+    ]
+    return "expected: " + "; ".join(filter(None, parts))
+
+
+def _change(name: str, before: Optional[float], after: Optional[float], words: Any) -> str:
+    """`cost 12.40 -> 9.30 (-25 %)`; nothing where it is not known."""
+    if before is None or after is None:
+        return ""
+    part = f" ({100 * (after - before) / before:+.0f} %)" if before else ""
+    return f"{name} {words(before)} -> {words(after)}{part}"
+
+
+def _figures(result: Result) -> str:
+    cost = "" if result.cost is None else f"cost {money(result.cost)}, "
+    waits = f"mean wait {seconds(result.mean_wait_s)}, p95 {seconds(result.p95_wait_s)}"
+    return f"{cost}{result.machine_hours:,.1f} machine-hours, {waits}"
+
+
+def _object(work: Work, present: Outcome, found: Sequence[Proposal], search: Search) -> dict[str, Any]:
+    """For programs; docs/simulate.md has the keys."""
+    return {
+        "present": simulated.as_object(work, present, True),
+        "runs": search.spent,
+        "suggestions": [
+            {
+                "goal": "least cost" if one.goal.cheaper else "least wait",
+                "wait_as": one.goal.wait_as,
+                "cost_as": "cost" if one.goal.by_cost else "machine_hours",
+                "max_wait_s" if one.goal.cheaper else "max_cost": one.goal.bound,
+                "found": bool(one.changes),
+                "settings": {f"[{change.section}]{change.key}": change.value for change in one.changes},
+                "lines": _lines(work, one) if one.changes else [],
+                "result": {**one.result.as_dict(), "settings": {}} if one.changes else None,
+            }
+            for one in found
+        ],
+    }

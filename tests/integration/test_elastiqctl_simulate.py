@@ -1,0 +1,260 @@
+"""elastiqctl simulate as a process of its own: with nothing installed, no keys, no home, and files that are wrong."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from elastiq.interfaces import Resources
+from elastiq.store import Store, learned_to_json
+from elastiq.whatif.terms import Result
+from tests.waiting import PATIENCE_S, until
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = (ROOT / "docs" / "simulate.md").read_text("utf-8")
+KEYS = (
+    "jobs jobs_done mean_wait_s median_wait_s p95_wait_s machine_hours idle_machine_hours boot_machine_hours peak_vms "
+    "launches cost unmatchable_jobs bad_lines"
+).split()
+CONFIG = """\
+[elastiq]
+cluster_name = alice
+idle_for_time_s = 600
+batch_plugin = celery
+[quota]
+max_vms = 4
+[celery]
+broker_url = redis://nowhere/
+[web]
+no_such_key = 1
+[ec2]
+region = eu-west-1
+image_id = ami-1
+credentials_file = /nowhere/keys
+user_data_file = /nowhere/user-data
+flavour = small
+cpus = 4
+price = 0.5
+"""
+# Importing what only a real cloud or batch system needs is a failure.
+WITHOUT = """\
+import sys
+names = "boto3 botocore htcondor htcondor2 classad classad2 kombu pythonjsonlogger"
+sys.modules.update(dict.fromkeys(names.split()))
+"""
+
+
+def swf(jobs: int, every_s: int = 600, cpus: int = 2, run_s: int = 300) -> str:
+    lines = ["; a synthetic log", "; UnixStartTime: 1700000000"]
+    for at in range(jobs):
+        lines.append(f"{at + 1} {at * every_s} 1 {run_s} {cpus} -1 -1 {cpus} {run_s} -1 1 1 1 1 1 1 -1 -1")
+    return "\n".join(lines) + "\n"
+
+
+class Desk:
+    """A place where somebody simulates."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.write("jobs.swf", swf(20))
+        self.write("elastiq.conf", CONFIG)
+        self.write("without/sitecustomize.py", WITHOUT)
+
+    def write(self, name: str, text: str) -> Path:
+        file = self.path / name
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(text)
+        return file
+
+    def popen(self, *words: str, **environment: str) -> subprocess.Popen[str]:
+        argv = [sys.executable, "-m", "elastiq", "simulate", *words]
+        path = f"{self.path / 'without'}{os.pathsep}{ROOT}"
+        return subprocess.Popen(
+            argv, cwd=self.path, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            env={"PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1", "HOME": "", "PATH": "", **environment},
+        )  # fmt: skip
+
+    def __call__(self, *words: str, code: int = 0, **environment: str) -> tuple[str, str]:
+        """What it printed on standard output and on standard error."""
+        with self.popen(*words, **environment) as process:
+            out, err = process.communicate(timeout=PATIENCE_S)
+        assert process.returncode == code, f"{out}\n{err}"
+        assert "Traceback" not in out + err
+        return out, err
+
+    def json(self, *words: str) -> Any:
+        out, err = self(*words, "--json")
+        assert err == ""
+        return json.loads(out)
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    return Desk(tmp_path)
+
+
+CONF = ("--config", "elastiq.conf")
+
+
+def test_a_table_for_a_person_with_what_was_assumed(desk: Desk) -> None:
+    out, err = desk("jobs.swf")
+    assert err == ""
+    assert re.search(r"^jobs done +20  of 20$", out, re.M) and re.search(r"^cost +-$", out, re.M)
+    assert "- settings: the defaults, with machines of 8 cores" in out and "120 s: that is assumed" in out
+
+
+def test_the_configuration_of_a_head_node_needs_neither_keys_nor_files_nor_libraries(desk: Desk) -> None:
+    found = desk.json(*CONF, "jobs.swf")
+    assert set(KEYS) <= set(found) and set(Result.__dataclass_fields__) <= set(found)
+    assert (found["jobs"], found["jobs_done"], found["bad_lines"], found["unmatchable_jobs"]) == (20, 20, 0, 0)
+    assert found["cost"] == pytest.approx(0.5 * found["machine_hours"])
+    assert found["began_at"] == 1_700_000_000
+    assert found["mean_wait_s"] > 0
+
+
+def test_a_key_is_set_and_makes_a_difference(desk: Desk) -> None:
+    jobs = desk.write("burst.swf", swf(12, every_s=1, run_s=1200)).name
+    free, one = desk.json(*CONF, jobs), desk.json(*CONF, jobs, "--set", "max_vms=1")
+    assert one["settings"] == {"max_vms": "1"} and free["settings"] == {}
+    assert one["peak_vms"] == 1 < free["peak_vms"] and one["mean_wait_s"] > free["mean_wait_s"]
+
+
+def test_a_sweep_is_a_list_in_its_order_with_the_present_settings_marked(desk: Desk) -> None:
+    sweep = ("--sweep", "idle_for_time_s=60,600,3600")
+    found = desk.json(*CONF, "jobs.swf", *sweep, "--processes", "2")
+    assert [one["settings"] for one in found] == [{"idle_for_time_s": value} for value in ("60", "600", "3600")]
+    assert [one["present"] for one in found] == [False, True, False]
+    assert found[0]["machine_hours"] < found[2]["machine_hours"]
+    assert desk.json(*CONF, "jobs.swf", *sweep, "--processes", "1") == found
+
+
+def test_present_settings_that_are_not_among_the_values_come_first(desk: Desk) -> None:
+    out, _ = desk(*CONF, "jobs.swf", "--sweep", "idle_for_time_s=60", "--csv")
+    rows = list(csv.DictReader(io.StringIO(out)))
+    assert [row["idle_for_time_s"] for row in rows] == ["600", "60"]
+    assert set(KEYS) <= set(rows[0]) and rows[0]["jobs_done"] == "20"
+
+
+def test_a_report_and_a_table_are_written_beside_what_is_printed(desk: Desk) -> None:
+    out, _ = desk(*CONF, "jobs.swf", "--sweep", "max_vms=1,2", "--report", "out.html", "--csv", "out.csv")
+    assert "written: out.html" in out and "now" in out
+    assert (desk.path / "out.html").read_text().startswith("<!doctype html>")
+    assert len((desk.path / "out.csv").read_text().splitlines()) == 4
+
+
+def test_bad_lines_are_counted_and_shown_and_never_fatal(desk: Desk) -> None:
+    desk.write("jobs.swf", "what?\n" + swf(5) + "1 2 3\n")
+    found = desk.json(*CONF, "jobs.swf")
+    assert (found["jobs"], found["bad_lines"], found["bad_line_numbers"]) == (5, 2, [1, 9])
+    out, _ = desk(*CONF, "jobs.swf")
+    assert re.search(r"^! 2 lines are no jobs and left out \(lines 1, 9\): .", out, re.M)
+
+
+def test_jobs_that_fit_nowhere_are_named_with_a_remedy_that_helps(desk: Desk) -> None:
+    desk.write("jobs.swf", swf(3, cpus=16))
+    out, _ = desk(*CONF, "jobs.swf")
+    assert "3 jobs fit on no flavour and never ran: the largest asks 16 cores" in out and "--split-at 4" in out
+    found = desk.json(*CONF, "jobs.swf", "--split-at", "4")
+    assert (found["jobs_done"], found["unmatchable_jobs"]) == (12, 0)
+
+
+def test_a_part_of_a_trace_is_played(desk: Desk) -> None:
+    assert desk.json(*CONF, "jobs.swf", "--from", "1h", "--until", "2h")["jobs"] == 6
+    assert desk.json(*CONF, "jobs.swf", "--days", "0.05")["jobs"] == 8
+
+
+def test_what_elastiq_saw_here_is_believed(desk: Desk) -> None:
+    desk.write("elastiq.conf", CONFIG.replace("cpus = 4\n", ""))
+    (desk.path / "state").mkdir()
+    store = Store(str(desk.path / "state" / "elastiq.db"))
+    moments = ((1000.0, "pending"), (1010.0, "booting"), (1090.0, "idle"))
+    store.save([], [(at, what, "i-1", "ec2", "") for at, what in moments])
+    store.remember("learned", learned_to_json({("ec2", "small"): Resources(cpus=2.0)}))
+    store.close()
+    out, _ = desk(*CONF, "--statedir", "state", "jobs.swf")
+    assert "a machine boots in 90 s, the mean of 1 boots that elastiq saw here" in out
+    assert desk(*CONF, "jobs.swf", code=2)[1].startswith(
+        "elastiqctl: pool ec2, flavour small: what a machine has is not known"
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        ("jobs.swf --set idle_for_tim_s=4", 2, "there is no such key, did you mean idle_for_time_s?"),
+        ("jobs.swf --sweep max_vms=none", 2, "`none` is no limit"),
+        ("jobs.swf --set celery.broker_url=x", 2, "[celery] has no part in a simulation"),
+        ("jobs.swf --flavour big=4", 2, "no pool has this flavour"),
+        ("jobs.swf --max-wait 5", 2, "--max-wait is of no use without --suggest"),
+        ("- --sweep max_vms=1,2", 2, "several runs need a TRACE that can be read again"),
+        ("", 2, "name a TRACE"),
+        ("nowhere.swf", 1, "nowhere.swf: No such file"),
+        ("elastiq.conf", 1, "is no log of jobs that elastiq knows"),
+        (".", 1, ""),
+        ("--config nowhere.conf jobs.swf", 78, "nowhere.conf: cannot be read"),
+        ("jobs.swf --report no/where.html", 1, "no/where.html"),
+        ("jobs.swf --csv no/where.csv", 1, "no/where.csv: No such file"),
+    ],
+)
+def test_what_is_wrong_is_one_line_and_nothing_on_standard_output(desk: Desk, words: str, code: int, said: str) -> None:
+    out, err = desk(*CONF, *shlex.split(words), code=code)
+    assert out == "" and said in err
+    assert len(err.splitlines()) == 1 and err.startswith("elastiqctl: ")
+
+
+def test_an_interrupted_search_ends_with_one_line_and_no_process_left(desk: Desk) -> None:
+    desk.write("jobs.swf", swf(200_000, every_s=60))
+    words = ("jobs.swf", "--sweep", "idle_for_time_s=60,300,600", "--processes", "2")
+    with desk.popen(*CONF, *words) as process:
+        its = f"/proc/{process.pid}/task/{process.pid}/children"
+        until(lambda: len(Path(its).read_text().split()) >= 2)
+        children = Path(its).read_text().split()
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=PATIENCE_S)
+    assert (process.returncode, out, err) == (130, "", "elastiqctl: interrupted: there is no result\n")
+    until(lambda: not [pid for pid in children if Path(f"/proc/{pid}").exists()])
+
+
+def test_a_reader_that_has_had_enough_is_no_error(desk: Desk) -> None:
+    with desk.popen(*CONF, "jobs.swf") as process:
+        assert process.stdout is not None and process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == ""
+    assert process.returncode == 0
+
+
+def test_what_is_suggested_is_better_when_it_is_simulated(desk: Desk) -> None:
+    desk.write("elastiq.conf", CONFIG.replace("idle_for_time_s = 600", "idle_for_time_s = 7200"))
+    desk.write("jobs.swf", swf(12, every_s=7000))
+    found = desk.json(*CONF, "jobs.swf", "--suggest", "--max-wait", "600", "--runs", "8")
+    (cheaper,) = found["suggestions"]
+    assert cheaper["found"] and cheaper["lines"][0] == "[elastiq]" and "# was 7200" in cheaper["lines"]
+    changes = [word for key, value in cheaper["settings"].items() for word in ("--set", f"{key}={value}")]
+    again, present = desk.json(*CONF, "jobs.swf", *changes), found["present"]
+    assert again["cost"] == cheaper["result"]["cost"] < present["cost"] and again["p95_wait_s"] <= 600
+
+
+def test_every_command_of_the_page_works(desk: Desk) -> None:
+    desk.write("jobs.csv", "submit,cpus,run\n" + "".join(f"{at * 600},2,{300 + at}\n" for at in range(12)))
+    (desk.path / "python3").symlink_to(sys.executable)
+    lines = [line for block in re.findall(r"^```sh\n(.*?)^```$", PAGE, re.M | re.S) for line in block.splitlines()]
+    assert len(lines) >= 6
+    for line in lines:
+        words = shlex.split(line.replace("python3 -m elastiq", "elastiqctl").replace("elastiqctl ", "", 1))
+        words.remove("simulate")
+        words += ["--runs", "2"] if "--suggest" in words else []
+        out, err = desk(*words)
+        assert err == "" and "- settings:" in out, line
+    assert (desk.path / "out.html").exists()
+    assert [key for key in desk.json("jobs.csv") if f"`{key}`" not in PAGE] == []

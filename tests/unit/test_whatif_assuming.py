@@ -1,0 +1,100 @@
+"""What is taken for granted in a simulation: sizes, prices, boot times, and whose word counts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from elastiq.interfaces import Pool, Resources
+from elastiq.settings import Settings
+from elastiq.whatif.assuming import BOOT_S, Given, Observed, suppose
+from elastiq.whatif.overrides import OverrideError
+
+SMALL, LARGE = Resources(cpus=2.0, memory_mb=4000.0), Resources(cpus=16.0, memory_mb=64_000.0)
+POOL = Pool("ec2", "aws", ("small", "large"))
+SETTINGS = Settings("alice", (POOL,))
+BOTH = Given({"small": SMALL, "large": LARGE})
+
+
+def test_the_sizes_are_what_a_person_says() -> None:
+    assert suppose(SETTINGS, BOTH, Observed()).assumed.flavours == {"small": SMALL, "large": LARGE}
+
+
+def test_what_workers_had_counts_where_nobody_says_it() -> None:
+    seen = Observed({("ec2", "small"): Resources(cpus=1.0), ("ec2", "large"): LARGE})
+    found = suppose(SETTINGS, Given({"small": SMALL}), seen).assumed.flavours
+    assert found == {"small": SMALL, "large": LARGE}
+
+
+def test_the_keys_of_the_pool_go_before_both() -> None:
+    settings = Settings("alice", (replace(POOL, capacity=Resources(cpus=8.0)),))
+    seen = Observed({("ec2", "small"): SMALL})
+    assert suppose(settings, Given(), seen).assumed.flavours["small"] == Resources(cpus=8.0, memory_mb=4000.0)
+
+
+def test_a_size_that_nobody_knows_is_asked_for() -> None:
+    with pytest.raises(OverrideError, match=r"pool ec2, flavour large: .* --flavour large=CORES"):
+        suppose(SETTINGS, Given({"small": SMALL}), Observed())
+
+
+@pytest.mark.parametrize(
+    ("pool", "flavour", "said"),
+    [
+        (replace(POOL, capacity=SMALL), "smal", "--flavour smal: no pool has this flavour, did you mean small"),
+        (replace(POOL, capacity=SMALL), "small", "pool ec2 says itself what its machines have"),
+    ],
+)
+def test_a_flavour_that_is_of_no_use_is_refused(pool: Pool, flavour: str, said: str) -> None:
+    with pytest.raises(OverrideError, match=said):
+        suppose(Settings("alice", (pool,)), Given({flavour: LARGE}), Observed())
+
+
+@pytest.mark.parametrize(
+    ("prices", "small", "large"),
+    [
+        ([("", 0.1)], 0.1, 0.1),
+        ([("ec2", 0.1)], 0.1, 0.1),
+        ([("", 0.1), ("large", 0.4)], 0.1, 0.4),
+        ([("large", 0.4)], 0.3, 0.4),
+    ],
+)
+def test_a_price_is_that_of_all_or_of_a_pool_or_a_flavour(
+    prices: list[tuple[str, float]], small: float, large: float
+) -> None:
+    settings = Settings("alice", (replace(POOL, prices={"small": 0.3}),))
+    found = suppose(settings, replace(BOTH, prices=prices), Observed())
+    assert found.assumed.prices == {("ec2", "small"): small, ("ec2", "large"): large}
+    assert [found.settings.pools[0].price(name) for name in ("small", "large")] == [small, large]
+
+
+def test_a_price_of_a_flavour_holds_in_every_market_of_its() -> None:
+    pool = replace(POOL, markets=("spot", "on-demand"), prices={"*": 0.3, "small/spot": 0.05})
+    found = suppose(Settings("alice", (pool,)), replace(BOTH, prices=[("small", 0.2)]), Observed())
+    assert found.assumed.prices == {("ec2", "small"): 0.2, ("ec2", "large"): 0.3}
+    assert any("no spot machine is taken away" in note for note in found.notes)
+
+
+def test_a_price_of_nothing_is_refused() -> None:
+    with pytest.raises(OverrideError, match="--price larg=1: no pool or flavour has this name, did you mean large"):
+        suppose(SETTINGS, replace(BOTH, prices=[("larg", 1.0)]), Observed())
+
+
+def test_without_prices_the_cost_is_said_not_to_be_known() -> None:
+    assert any("no price of small, large" in note for note in suppose(SETTINGS, BOTH, Observed()).notes)
+
+
+@pytest.mark.parametrize(
+    ("given", "seen", "boot_s", "said"),
+    [
+        (None, Observed(), (BOOT_S, BOOT_S), "that is assumed"),
+        (None, Observed(boot_s=90.4, boots=12), (90.4, 90.4), "90 s, the mean of 12 boots that elastiq saw here"),
+        ((60.0, 90.0), Observed(boot_s=90.4, boots=12), (60.0, 90.0), "boots in 60 s to 90 s"),
+    ],
+)
+def test_the_boot_time_is_given_or_seen_or_assumed(
+    given: tuple[float, float], seen: Observed, boot_s: tuple[float, float], said: str
+) -> None:
+    found = suppose(SETTINGS, replace(BOTH, boot_s=given), seen)
+    assert found.assumed.boot_s == boot_s
+    assert any(said in note for note in found.notes)
