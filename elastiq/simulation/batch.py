@@ -26,6 +26,10 @@ from elastiq.simulation.world import World
 T = TypeVar("T")
 
 
+def _nobody() -> None:
+    """Nobody is told."""
+
+
 class SimulatedBatch(BatchSystem):
     """The contract over a `World`; every call passes the world's faults."""
 
@@ -37,6 +41,23 @@ class SimulatedBatch(BatchSystem):
         # HTCondor, too, keeps a text with a drain; it is how elastiq knows its own drains again.
         self._drain_reason = f"elastiq {owner.cluster} {owner.head}"
         self.keeps_records = world.registers
+        self._told = -1  # the version of the queue that was read last
+
+    def watch(self, wake: Callable[[], object]) -> None:
+        """Tell of changes of the queue from now on, as HTCondor's plugin does: once, and again after the next read."""
+        self.watches, self._wake = True, wake
+        self._world.on_job_change = self._changed
+
+    def _changed(self) -> None:
+        self._world.on_job_change = _nobody
+        self._wake()
+
+    def changed(self) -> bool:
+        if not self.watches:
+            return super().changed()
+        changed = self._told != self._world.job_changes
+        self._world.on_job_change = _nobody if changed else self._changed
+        return changed
 
     @classmethod
     def from_config(cls, values: Mapping[str, Any], owner: Owner) -> SimulatedBatch:
@@ -89,6 +110,8 @@ class SimulatedBatch(BatchSystem):
         return self._world.faults.apply(Call("batch", name, args), work, self._world.delay_answer)
 
     def _jobs(self) -> Jobs:
+        if self.watches:
+            self._told, self._world.on_job_change = self._world.job_changes, self._changed
         waiting, running = self._world.waiting_by_shape(), self._world.running_by_shape()
         groups = []
         for shape in sorted({*waiting, *running}):

@@ -49,6 +49,7 @@ class Cluster:
     """The world, and one daemon after another on it.
 
     ``store_path`` outlives a daemon; in memory it does not. If ``forgetful``, nothing is written: that saves time.
+    ``watches``: the batch system tells when its queue has changed.
     """
 
     def __init__(
@@ -62,6 +63,7 @@ class Cluster:
         faults: Optional[Faults] = None,
         store_path: str = ":memory:",
         forgetful: bool = False,
+        watches: bool = False,
         latency: Latency = Latency(),  # noqa: B008 - immutable
         leave_out: bool = False,
         daemon_of: Optional[Callable[[Core], Daemon]] = None,
@@ -77,7 +79,7 @@ class Cluster:
         self._latency = latency
         self._leave_out = leave_out
         self._daemon_of = daemon_of
-        self._store_path, self._forgetful = store_path, forgetful
+        self._store_path, self._forgetful, self._watches = store_path, forgetful, watches
         self._store: Optional[Store] = None
         self._executor: Optional[VirtualExecutor] = None
         self._lifetime: Optional[Lifetime] = None
@@ -100,6 +102,8 @@ class Cluster:
         self.daemon = (self._daemon_of or Daemon)(core)
         if isinstance(self._executor, QuietExecutor):
             self._executor.watch(self.world, self.daemon)
+        if self._watches and isinstance(core.batch, SimulatedBatch):
+            core.batch.watch(self.daemon.wake)
         self.daemon.start()
         return self.daemon
 

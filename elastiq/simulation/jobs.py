@@ -43,6 +43,7 @@ class JobQueue(Accounts):
     jobs: dict[int, Job]  # those that are not done
     workers: dict[str, SimWorker]
     on_change: Callable[[], None]
+    on_job_change: Callable[[], None]  # of the batch system that watches its queue
     on_start: Callable[[Job], object]
     on_end: Callable[[Job], object]
     job_changes: int
@@ -157,6 +158,7 @@ class JobQueue(Accounts):
 
     def _jobs_changed(self) -> None:
         self.job_changes += 1
+        self.on_job_change()
         self.on_change()
 
     # ------------------------------------------------------------------ negotiation

@@ -30,6 +30,7 @@ NEVER = -math.inf
 CALM = IN_SERVICE | AT_BOOT  # while all machines are so, nothing is under way
 # The daemon's periodic events, and the reads that each asks for.
 PERIODIC = {"check_queue": ("queue",), "check_vms": ("workers", "cloud"), "check_vms_in_error": ()}
+WATCHED = "queue changes"  # asked only when there are some
 MARGIN_S = 2.0  # more than a call takes: what a read that is made now leads to happens before
 
 
@@ -83,7 +84,12 @@ class QuietExecutor(VirtualExecutor):
 
     def _in_vain(self, source: str) -> bool:
         daemon = self._daemon
-        if daemon is None or source not in self._seen or self._seen[source] != self._version(source):
+        if (
+            daemon is None
+            or source == WATCHED
+            or source not in self._seen
+            or self._seen[source] != self._version(source)
+        ):
             return False
         if source.startswith("problems "):
             return True

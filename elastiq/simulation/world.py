@@ -65,6 +65,7 @@ class World(JobQueue):
         self.tally = Tally()
         self.collector_since = self.now - DAY_S
         self.on_change: Callable[[], None] = lambda: None
+        self.on_job_change: Callable[[], None] = lambda: None
         self.job_changes = self.worker_changes = self.machine_changes = 0
         self.on_act: Callable[[Act], None] = lambda act: None
         self.on_birth: Callable[[Machine], None] = lambda machine: None

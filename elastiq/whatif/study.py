@@ -132,6 +132,7 @@ class Study:
             clock=VirtualClock(wall_s),
             image=Image(boot_s=(0.0, 0.0), join_s=assumed.boot_s, shutdown_s=(SHUTDOWN_S, SHUTDOWN_S)),
             forgetful=True,
+            watches=settings.batch_plugin == "htcondor" and bool(settings.batch_options.get("watch_queue", True)),
             latency=Latency(CALL_S, CALL_S),
             leave_out=leave_out,
         )

@@ -87,6 +87,17 @@ def test_eight_jobs_share_a_machine_and_the_fullest_one_is_filled_first() -> Non
     assert 300 < first_end.at_s - (STARTED_S + 300) < 400, "no job has kept it"
 
 
+def test_the_queue_is_looked_at_when_it_has_changed_where_the_batch_system_tells() -> None:
+    def launched_s(**changed: Any) -> float:
+        acts: list[Act] = []
+        played(job(at_s=301.0), settings=replace(PLAIN, **changed), acts=acts.append)
+        return acts[0].at_s
+
+    assert launched_s() < 301 + 3
+    assert launched_s(batch_options={"watch_queue": False}) > 315
+    assert launched_s(batch_plugin="slurm") > 315
+
+
 # --------------------------------------------------------------------------- jobs of which others come first
 
 
