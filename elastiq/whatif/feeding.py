@@ -24,12 +24,13 @@ class _Held:
 
 
 class _Open:
-    """A job that has not ended, and those that wait for it."""
+    """A job of which so many parts have not ended, and those that wait for it."""
 
-    __slots__ = ("children", "name")
+    __slots__ = ("children", "name", "parts")
 
     def __init__(self, name: str) -> None:
         self.name = name
+        self.parts = 1
         self.children: list[_Held] = []
 
 
@@ -75,9 +76,7 @@ class Feeder:
         moment = max(job.at_s, self._world.now - self._start)  # sums of times are not exact
         arrived: list[tuple[TraceJob, _Open]] = []
         while job is not None and job.at_s <= moment:
-            opened = _Open(job.name)
-            if job.name:
-                self._open[job.name] = opened
+            opened = self._opened(job.name)
             arrived.append((job, opened))
             job = next(self._stream, None)
         self.jobs += len(arrived)
@@ -88,6 +87,17 @@ class Feeder:
             self.exhausted = True
         else:
             self._world.events.at(self._start + job.at_s, self._arrive)
+
+    def _opened(self, name: str) -> _Open:
+        """Jobs of one name are parts of one."""
+        known = (self._open.get(name) or self._never.get(name)) if name else None
+        if known is not None:
+            known.parts += 1
+            return known
+        opened = _Open(name)
+        if name:
+            self._open[name] = opened
+        return opened
 
     def _hold(self, job: TraceJob, opened: _Open) -> None:
         held = _Held(job, due_s=self._start + job.at_s)
@@ -124,6 +134,9 @@ class Feeder:
     def _ended(self, job: Job) -> None:
         opened = job.tag
         if not isinstance(opened, _Open):
+            return
+        opened.parts -= 1
+        if opened.parts:
             return
         if self._open.get(opened.name) is opened:
             del self._open[opened.name]
