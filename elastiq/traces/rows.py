@@ -7,6 +7,7 @@ from typing import Callable, Iterable, Iterator, NamedTuple, Optional, Sequence
 from elastiq.traces.job import Lines
 from elastiq.traces.source import Source
 
+MOST_CPUS = 1e7  # of one job: no machine on earth has more
 MOST = 1e15  # of any number: what is above was no number of a batch system
 MOST_PARTS = 100_000  # of one job
 REMEMBERED = 100_000  # jobs with parents of which loops are looked for
@@ -87,7 +88,7 @@ class Reading:
             return "no time of submission"
         if not 0 <= run_s < MOST:
             return "no run time" if not run_s < 0 else "a negative run time"
-        if not 0 <= (cpus or 0) < MOST:
+        if not 0 <= (cpus or 0) <= MOST_CPUS:
             return "no number of cpus"
         if not (0 <= (memory_mb or 0) < MOST and 0 <= (disk_mb or 0) < MOST and 0 <= (gpus or 0) < MOST):
             return "a size that is none"

@@ -135,6 +135,7 @@ def test_a_table_that_does_not_say_how_long_jobs_ran_is_none(tmp_path: Path, tex
 
 # --------------------------------------------------------------------------- there and back
 
+cpus = st.one_of(st.none(), st.floats(0, 1e7))
 amounts = st.one_of(st.none(), st.floats(0, 1e12), st.integers(0, 10**6).map(float))
 words = st.text(
     st.characters(blacklist_categories=("Cs", "Cc", "Zs", "Zl", "Zp"), blacklist_characters=";"), max_size=8
@@ -149,7 +150,7 @@ def traces(draw: st.DrawFn) -> list[TraceJob]:
     at_s, jobs = 0.0, []
     for number, gap in enumerate(gaps):
         at_s += gap if number else 0.0
-        request = Resources(draw(amounts), draw(amounts), draw(amounts), draw(amounts))
+        request = Resources(draw(cpus), draw(amounts), draw(amounts), draw(amounts))
         after = tuple(f"parent-{word}" for word in draw(st.lists(some_words, max_size=3)))
         jobs.append(
             TraceJob(at_s, request, draw(st.floats(0, 1e9)), draw(words), draw(amounts), after, draw(st.floats(0, 1e6)))
