@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import gzip
 import json
+import mmap
 import os
 import re
+import shutil
 import threading
+from contextlib import suppress
 from typing import Any, Callable, Mapping, Optional, Sequence
 
-from elastiq.errors import AuthError
 from elastiq.plugins.cloud.ec2_fault import Fault
 
 # DescribeInstanceTypes is asked once only, but a client of its own would take more: the model is read as a whole.
@@ -25,8 +27,9 @@ READ_ATTEMPTS = 3
 SENT_ONCE = ("run_instances", "start_instances")
 
 # where the metadata, an operation or a shape begins in botocore's files: each has its own first key
-_PLACE = re.compile(r'"(\w+)"\s*:\s*(?=\{\s*"(?:apiVersion|name|type)"\s*:\s*")')
+_PLACE = re.compile(rb'"(\w+)"\s*:\s*(?=\{\s*"(?:apiVersion|name|type)"\s*:\s*")')
 _SHAPE = re.compile(r'"shape"\s*:\s*"(\w+)"')
+_LENGTHS = (1 << 14, 1 << 17, 1 << 30)  # bytes to be looked at for one of them: nearly all are in the first
 
 
 class EC2Client:
@@ -40,7 +43,7 @@ class EC2Client:
     def __init__(self, options: Mapping[str, Any]) -> None:
         self.options = options
         self._lock = threading.Lock()
-        self._made: Optional[tuple[Any, Any]] = None
+        self.made: Optional[tuple[Any, Any]] = None
 
     def call(self, operation: str, **parameters: Any) -> dict[str, Any]:
         """The parsed answer of one operation (its botocore name, as ``run_instances``), or a `Fault`."""
@@ -51,19 +54,16 @@ class EC2Client:
             sent = True
             answer: dict[str, Any] = method(**parameters)
         except Exception as exc:  # noqa: BLE001 - no common base: no region, bad endpoint, ValueError of the parser
-            from elastiq.plugins.cloud.ec2_errors import fault_of
+            from elastiq.plugins.cloud.ec2_errors import failed
 
-            fault = fault_of(operation, exc, sent)
-            if fault.kind is AuthError and not fault.refused:
-                self._made = None  # botocore reads a file of keys once: who renews them need not restart us
             # "from None": botocore's texts may hold parameters (user data) or a proxy's password
-            raise fault from None
+            raise failed(self, operation, exc, sent) from None
         return answer
 
     def _clients(self) -> tuple[Any, Any]:
         with self._lock:  # making clients is not thread-safe in botocore, using them is
-            self._made = self._made or self._make()
-            return self._made
+            self.made = self.made or self._make()
+            return self.made
 
     def _make(self) -> tuple[Any, Any]:
         return _make_clients(self.options)
@@ -162,7 +162,12 @@ class SlimFiles:
     def _model(self, path: str) -> dict[str, Any]:
         packed = path + ".json.gz"
         with gzip.open(packed) if os.path.isfile(packed) else open(path + ".json", "rb") as file:
-            model = slim_model(file.read().decode("utf-8"), self._operations)
+            # not in the heap, which may keep the room of so large a text for ever: 16 MB were seen
+            with open(os.memfd_create("model"), "w+b") as plain:
+                shutil.copyfileobj(file, plain)
+                plain.flush()
+                with mmap.mmap(plain.fileno(), 0) as text:
+                    model = slim_model(text, self._operations)
         model["metadata"]["apiVersion"] = self._api_version or model["metadata"]["apiVersion"]
         self._teach(model)
         return model
@@ -187,12 +192,12 @@ def _endpoints(partitions: Mapping[str, Any]) -> dict[str, Any]:
     return {**partitions, "version": 3}
 
 
-def slim_model(text: str, operations: Sequence[str] = OPERATIONS) -> dict[str, Any]:
+def slim_model(text: bytes | mmap.mmap, operations: Sequence[str] = OPERATIONS) -> dict[str, Any]:
     """The service model in ``text`` with these operations and the shapes that they use only.
 
     The text is not read as a whole: the parts are looked up in it. No operation has the name of a shape.
     """
-    where = {found[1]: found.end() for found in _PLACE.finditer(text)}
+    where = {found[1].decode(): found.end() for found in _PLACE.finditer(text)}
     wanted = ["metadata", *operations]
     if not where.keys() >= set(wanted):
         raise ValueError("botocore's EC2 model has an unknown form")
@@ -201,7 +206,13 @@ def slim_model(text: str, operations: Sequence[str] = OPERATIONS) -> dict[str, A
     while wanted:
         name = wanted.pop()
         if name not in parts:
-            parts[name], end = decode(text, where[name])
-            wanted += _SHAPE.findall(text, where[name], end)
+            for length in _LENGTHS:
+                part = text[where[name] : where[name] + length].decode("utf-8", "ignore")
+                with suppress(json.JSONDecodeError):
+                    parts[name], end = decode(part)
+                    wanted += _SHAPE.findall(part, 0, end)
+                    break
+            else:
+                raise ValueError(f"botocore's EC2 model has an unknown form: {name}")
     metadata, found = parts.pop("metadata"), {name: parts.pop(name) for name in operations}
     return {"version": "2.0", "metadata": metadata, "operations": found, "shapes": parts}

@@ -44,7 +44,7 @@ def shapes(value: Any) -> Iterator[str]:
 
 
 def test_what_is_kept_is_botocores_own_and_complete(stock: dict[str, Any]) -> None:
-    slim = slim_model(json.dumps(stock))
+    slim = slim_model(json.dumps(stock).encode())
     assert slim["metadata"] == stock["metadata"]
     assert slim["operations"] == {name: stock["operations"][name] for name in OPERATIONS}
     assert slim["shapes"] == {name: stock["shapes"][name] for name in slim["shapes"]}
@@ -54,13 +54,26 @@ def test_what_is_kept_is_botocores_own_and_complete(stock: dict[str, Any]) -> No
 
 
 def test_the_layout_of_the_file_does_not_matter(stock: dict[str, Any]) -> None:
-    assert slim_model(json.dumps(stock, indent=2)) == slim_model(json.dumps(stock, separators=(",", ":")))
+    assert slim_model(json.dumps(stock, indent=2).encode()) == slim_model(
+        json.dumps(stock, separators=(",", ":")).encode()
+    )
 
 
 @pytest.mark.parametrize("text", ["{}", '{"metadata": {}, "operations": {"RunInstances": {}}, "shapes": {}}'])
 def test_a_model_of_another_form_is_an_error_and_no_half_a_client(text: str) -> None:
     with pytest.raises(ValueError, match="unknown form"):
-        slim_model(text)
+        slim_model(text.encode())
+
+
+def test_a_part_of_any_length_is_read_whole_and_a_broken_one_is_an_error() -> None:
+    operations = {"RunInstances": {"name": "RunInstances", "output": {"shape": "Long"}}}
+    for length in (10, 20_000, 200_000):
+        shapes = {"Long": {"type": "string", "enum": ["\u00fc" * length]}, "Other": {"type": "string"}}
+        model = {"metadata": {"apiVersion": "1"}, "operations": operations, "shapes": shapes}
+        text = json.dumps(model, ensure_ascii=False)
+        assert slim_model(text.encode(), ("RunInstances",))["shapes"] == {"Long": shapes["Long"]}
+    with pytest.raises(ValueError, match="unknown form: Long"):
+        slim_model(text.replace('"enum"', "enum").encode(), ("RunInstances",))
 
 
 def test_other_files_are_read_as_they_are(tmp_path: Path) -> None:
