@@ -1,6 +1,7 @@
 """elastiq itself on the ground of the others: the real daemon, on its production code path.
 
-Its default is what the example configuration says, for machines of the workload's flavours.
+Its default is what the example configuration says, for machines of the workload's flavours; the batch system tells when
+its queue has changed, as HTCondor does by default.
 """
 
 from __future__ import annotations
@@ -19,7 +20,6 @@ from elastiq.interfaces import Resources
 from elastiq.settings import Settings
 from elastiq.simulation.cluster import Cluster
 
-WAKES_AFTER_S = 1.0
 EXAMPLE = Path(__file__).resolve().parents[2] / "elastiq.conf.example"
 
 
@@ -64,25 +64,13 @@ class Elastiq(Cluster):
     """The daemon of a cluster whose world is `Ground`."""
 
     ends_all = True
-    _woken = False
 
     def __init__(self, workload: Workload, seed: int, changed: Mapping[str, str]) -> None:
         rng = random.Random(seed)
         settings = settings_of(workload, changed)
-        super().__init__(settings, workload.sizes, rng, latency=LATENCY, leave_out=True, forgetful=True)
+        super().__init__(settings, workload.sizes, rng, latency=LATENCY, leave_out=True, forgetful=True, watches=True)
         self.world: Ground = ground(workload, self.events, self.clock, rng)
 
     def start(self) -> None:
         """As `Runner.start`."""
         self.start_daemon()
-
-    def submitted(self) -> None:
-        """As `Runner.submitted`: by default elastiq watches the queue of HTCondor, and is woken within a second."""
-        if not self._woken:
-            self._woken = True
-            self.events.after(WAKES_AFTER_S, self._wake)
-
-    def _wake(self) -> None:
-        self._woken = False
-        if self.daemon is not None:
-            self.daemon.wake()

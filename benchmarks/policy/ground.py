@@ -162,7 +162,6 @@ class Feed:
 
     world: Ground
     jobs: Sequence[TraceJob]
-    submitted: Callable[[], object]  # told of each job
 
     def __post_init__(self) -> None:
         self.left = len(self.jobs)  # that have not ended
@@ -182,7 +181,6 @@ class Feed:
 
     def _submit(self, job: TraceJob) -> None:
         made = self.world.submit(job.request, job.run_s)
-        self.submitted()
         self.world.at_end[made.number] = partial(self._ended, job)
 
     def _ended(self, job: TraceJob) -> None:
@@ -203,15 +201,12 @@ class Runner(Protocol):
     def start(self) -> None:
         """Begin at the present time."""
 
-    def submitted(self) -> None:
-        """A job was submitted, whether it is told so or not."""
-
 
 def play(workload: Workload, world: Ground, runner: Runner) -> Played:
     """Let a rule run the workload to its end. The same seed of the world gives the same."""
     runner.start()
     _run(world, LEAD_S)
-    feed = Feed(world, workload.jobs, runner.submitted)
+    feed = Feed(world, workload.jobs)
     feed.begin()
     last_s = max(job.at_s for job in workload.jobs)
     end_s = max(workload.span_s, last_s)

@@ -91,9 +91,6 @@ class Rule:
         self._began = self.world.now
         self._look_at(self.world.now)
 
-    def submitted(self) -> None:
-        """As `Runner.submitted`: `_changed` hears of it."""
-
     def _changed(self) -> None:
         """While nothing changes, a look shows the same: only those are left out."""
         self._look_at(self.world.now)

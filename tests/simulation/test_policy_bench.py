@@ -176,9 +176,9 @@ def test_elastiq_costs_here_what_a_simulation_of_the_same_says() -> None:
     here = played(ELASTIQ, made, 1)
     there = study.play(settings_of(made, {}), made.jobs, Assumed(made.sizes, boot_s=made.boot_s))
     assert here.launches == there.launches
-    # The negotiation takes longer there, and nothing wakes it: 20 s and a poll of 15 s at most, of each wait.
+    # The negotiation takes up to 20 s there, and the first look is at another second.
     assert there.machine_hours == pytest.approx(here.cost_h, rel=0.03)
-    assert 0.0 <= (there.mean_wait_s or 0.0) - mean(here.waits_s) <= 35.0
+    assert 0.0 <= (there.mean_wait_s or 0.0) - mean(here.waits_s) <= 30.0
 
 
 # ------------------------------------------------------------------ the bounds
