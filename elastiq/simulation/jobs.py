@@ -11,6 +11,7 @@ from elastiq.events import EventQueue
 from elastiq.interfaces import Resources
 from elastiq.simulation.accounts import Accounts
 from elastiq.simulation.model import Job, JobState, SimWorker
+from elastiq.simulation.room import Asked
 
 HOLE_S = 2.0  # how long a job lasts on a black hole
 
@@ -52,6 +53,7 @@ class JobQueue(Accounts):
     _waiting: JobsByShape
     _running: JobsByShape  # those that a worker runs, or ran when it died
     _negotiating: bool
+    _asked: Asked  # by the jobs that are being placed
 
     def submit(
         self, request: Resources, length_s: float, held: bool = False, matches: bool = True, not_eligible: str = ""
@@ -191,7 +193,7 @@ class JobQueue(Accounts):
         job: Optional[Job] = next(iter(jobs.values()))
         if job is None or not job.matches or job.not_eligible:
             return
-        asked = job.asked
+        asked = self._asked = job.asked
         for worker in self._preferred():
             room = worker.room
             while worker.takes_jobs and room.holds(asked):
@@ -201,9 +203,13 @@ class JobQueue(Accounts):
                     return
 
     def _preferred(self) -> list[SimWorker]:
-        """The workers in the order in which they are filled."""
-        workers = list(self.workers.values())
+        """The workers that may have room for `_asked`, in the order in which they are filled."""
         if self.fills == "oldest":
-            return workers
-        sign = 1.0 if self.fills == "fullest" else -1.0
-        return sorted(workers, key=lambda worker: (sign * worker.room.left[0], sign * worker.room.left[1]))
+            return list(self.workers.values())
+        cpus, sign = self._asked.takes[0], 1.0 if self.fills == "fullest" else -1.0
+        found = []
+        for place, worker in enumerate(self.workers.values()):
+            left = worker.room.left
+            if left[0] >= cpus:
+                found.append((sign * left[0], sign * left[1], place, worker))
+        return [worker for *_, worker in sorted(found)]

@@ -84,12 +84,7 @@ class QuietExecutor(VirtualExecutor):
 
     def _in_vain(self, source: str) -> bool:
         daemon = self._daemon
-        if (
-            daemon is None
-            or source == WATCHED
-            or source not in self._seen
-            or self._seen[source] != self._version(source)
-        ):
+        if daemon is None or source == WATCHED or self._seen.get(source) != self._version(source):
             return False
         if source.startswith("problems "):
             return True

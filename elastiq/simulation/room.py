@@ -37,8 +37,12 @@ class Room:
         self.left = list(self._total)
 
     def holds(self, job: Asked) -> bool:
+        """As `interfaces.request_fits`."""
         left = self.left
-        return all(size <= left[place] for place, size in job.said)  # as `interfaces.request_fits`
+        for place, size in job.said:
+            if size > left[place]:
+                return False
+        return True
 
     def take(self, job: Asked, all_jobs: Iterable[Asked]) -> None:
         """For one more; ``all_jobs`` are those that have room by now, with it."""

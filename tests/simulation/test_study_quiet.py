@@ -36,8 +36,8 @@ def settings(terms: Terms = PLAIN, prices: bool = True, **changed: Any) -> Setti
 
 
 def workload(jobs: int, seed: int = 3) -> Iterator[TraceJob]:
-    for job in LublinFeitelson(seed, jobs, largest=64, stretch=0.4, part_cpus=16.0):
-        yield job._replace(run_s=min(job.run_s, 7000.0))  # or there are days of nothing else
+    for job in LublinFeitelson(seed, jobs, largest=64, stretch=0.3, part_cpus=16.0):
+        yield job._replace(run_s=min(job.run_s, 4000.0))  # or there are days of nothing else
 
 
 def graph(levels: int) -> Iterator[TraceJob]:
@@ -94,7 +94,7 @@ KINDS = {
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_same_is_launched_and_ended_at_the_same_times(kind: str) -> None:
     changed, fewer = KINDS[kind]
-    done = compare(changed, lambda: workload(30), fewer)
+    done = compare(changed, lambda: workload(16), fewer)
     assert {"launch", "drain"} < done
 
 
