@@ -42,7 +42,7 @@ OURS = {
     "elastiq, as the example file has it": ("idle_for_time_s=auto",),
     "elastiq, and waiting_jobs_time_s = 0": ("idle_for_time_s=auto", "waiting_jobs_time_s=0"),
     "elastiq, idle_for_time_s = 300": ("idle_for_time_s=300",),
-    "elastiq, as an old file has it (3600)": (),
+    "elastiq, as an old file has it (3600)": ("idle_for_time_s=3600",),
 }
 
 

@@ -109,6 +109,8 @@ def duration(seconds: Optional[float]) -> str:
 
 def round_duration(seconds: float) -> str:
     """For the ticks of an axis: `30 s`, `1 min`, `2 h`."""
+    if seconds and seconds % 86400 == 0:
+        return f"{seconds / 86400:,.0f} d"
     if seconds and seconds % 3600 == 0 and seconds < 172800:
         return f"{seconds / 3600:.0f} h"
     if seconds and seconds % 60 == 0 and seconds < 3600:
