@@ -125,21 +125,16 @@ def parse(text: str, problems: Problems) -> dict[str, Section]:
         if entry and indent > margin:
             entry.value += f"\n{line}"
             continue
-        entry, margin = None, indent
+        entry, margin, fine = None, indent, True
         if header:
             section = sections.setdefault(header.group(1), Section(header.group(1), number))
-            if section.line != number:
-                problems.add(number, section.name, "", f"is there twice, first in line {section.line}; join")
-        elif not pair:
-            form = "neither `key = value` nor `[section]`; indent it if it continues the one above"
-            problems.add(number, section.name, "", f"this line is {form}")
-        elif not section.name:
-            problems.add(number, "", pair.group(1), "stands before any [section], move it")
-        else:
+            fine = section.line == number
+        elif pair and section.name:
             entry = Entry(section.name, pair.group(1).lower(), pair.group(2), number)
-            first = section.entries.setdefault(entry.key, entry)
-            if first is not entry:
-                again = f"is there twice, first in line {first.line}; remove one"
-                problems.add(number, section.name, entry.label, again)
-                entry = None
+            fine = section.entries.setdefault(entry.key, entry) is entry
+        if not (fine and (header or entry)):
+            from elastiq.misread import complain
+
+            complain(problems, number, section, header, pair, entry)
+            entry = None
     return sections

@@ -26,8 +26,8 @@ def run_parameters(
     tagged = [kind for kind, extra in (("instance", TAGS), ("volume", VOLUME_TAGS)) if not {TAGS, extra} & refused]
     tags, most = tags_of(pool, intent.id, owner), options.get("spot_max_price")
     # a persistent request would launch again what was ended, and one that stops keeps its volumes
-    spot = _given(SpotInstanceType="one-time", InstanceInterruptionBehavior="terminate", MaxPrice=most and str(most))
-    return _given(
+    spot = given(SpotInstanceType="one-time", InstanceInterruptionBehavior="terminate", MaxPrice=most and str(most))
+    return given(
         MinCount=1,  # fewer than asked for is a success
         MaxCount=intent.count,
         ClientToken=intent.token,
@@ -56,7 +56,7 @@ def tags_of(pool: Pool, intent: str, owner: Owner) -> list[dict[str, str]]:
     # EC2 takes 256 characters
     name = pool.options.get("name_template", "").format(cluster=owner.cluster, pool=pool.name, intent=intent)[:256]
     ours = {TAG_CLUSTER: owner.cluster, TAG_HEAD: owner.head, TAG_POOL: pool.name, TAG_INTENT: intent}
-    return tag_list({**(pool.options.get("tags") or {}), **_given(Name=name), **ours})
+    return tag_list({**(pool.options.get("tags") or {}), **given(Name=name), **ours})
 
 
 def _network(options: Mapping[str, Any], subnet: str) -> dict[str, Any]:
@@ -75,16 +75,14 @@ def _network(options: Mapping[str, Any], subnet: str) -> dict[str, Any]:
 
 def _volumes(root_gb: Optional[int], image: Mapping[str, Any], to_end: bool) -> list[dict[str, Any]]:
     """Where the image's own mappings will not do: the root's size, and volumes that outlive the instance."""
-    sizes: dict[Optional[str], Optional[int]] = {
-        one.get("DeviceName"): one["Ebs"].get("VolumeSize")  # some clouds want it in any mapping
-        for one in image.get("BlockDeviceMappings") or ()
-        if to_end and (one.get("Ebs") or {}).get("DeleteOnTermination") is False
-    }
-    if root_gb:
-        sizes[image.get("RootDeviceName")] = root_gb
-    changes = {device: _given(VolumeSize=size, DeleteOnTermination=to_end) for device, size in sizes.items() if device}
-    return [{"DeviceName": device, "Ebs": ebs} for device, ebs in changes.items()]
+    disks = [one.get("Ebs") or {} for one in image.get("BlockDeviceMappings") or ()]
+    if not root_gb and all(disk.get("DeleteOnTermination") is not False for disk in disks):
+        return []
+    from elastiq.plugins.cloud.ec2_volumes import mappings
+
+    return mappings(root_gb, image, to_end)
 
 
-def _given(**values: Any) -> dict[str, Any]:
+def given(**values: Any) -> dict[str, Any]:
+    """Without those that are empty."""
     return {name: value for name, value in values.items() if value}
