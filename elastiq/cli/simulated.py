@@ -14,6 +14,7 @@ from elastiq.whatif import table
 from elastiq.whatif.report import write_report
 from elastiq.whatif.runs import Outcome
 from elastiq.whatif.source import Seen
+from elastiq.whatif.terms import Result
 
 
 def show(found: Found) -> int:
@@ -50,7 +51,7 @@ def as_object(work: Work, outcome: Outcome, present: bool) -> dict[str, Any]:
     """For programs; docs/simulate.md has the keys."""
     lines = outcome.seen.lines
     return {
-        **outcome.result.as_dict(),
+        **figures(outcome.result),
         "settings": dict(outcome.result.settings),
         "present": present,
         "trace": name(work),
@@ -62,6 +63,12 @@ def as_object(work: Work, outcome: Outcome, present: bool) -> dict[str, Any]:
         "assumed": assumed(work),
         "notes": noticed(work, outcome),
     }
+
+
+def figures(result: Result) -> dict[str, Any]:
+    """To the millionth: what is beyond is how computers add."""
+    found = result.as_dict().items()
+    return {key: round(value, 6) if isinstance(value, float) else value for key, value in found}
 
 
 def name(work: Work) -> str:

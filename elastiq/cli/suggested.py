@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from contextlib import suppress
 from typing import Any, Iterator, Optional, Sequence
 
 from elastiq.cli import simulated
@@ -29,20 +30,20 @@ def suggest(work: Work) -> int:
     began = time.monotonic()
     present = work.play([work.run()], lambda done: "the present settings  ")[0]
     took_s = time.monotonic() - began
-    runs = RUNS if args.runs is None else args.runs
+    runs = RUNS if args.runs is None else max(1, args.runs)
     supposed = work.run().supposed
-    part = typical(present.seen, LONGEST_S * processes(args) / max(1e-6, took_s * max(1, runs)))
+    part = typical(present.seen, LONGEST_S * processes(args) / max(1e-6, took_s * runs))
     source = work.source if part is None else work.source.part(part)
+    seeds = (args.seed, args.seed + ANOTHER_SEED)
+    known: Known = {((), args.seed): present.result}
     search = Search(
         axes(work.config.keys, supposed, present.result, args.quota_up_to),
-        _played(work, source, None, runs, {(): present.result} if part is None else {}),
-        [
-            _played(work, work.source, None, 0, {(): present.result}),
-            _played(work, work.source, args.seed + ANOTHER_SEED, 0, {}),
-        ],
+        _played(work, source, runs, known if part is None else {}),
+        lambda asked: _verified(work, asked, seeds, known),
+        present.result,
         runs,
     )
-    found = search.proposals(lambda result: goals(result, args.max_wait, args.max_cost, args.wait_as or "p95"))
+    found = search.proposals(goals(present.result, args.max_wait, args.max_cost, args.wait_as or "p95"))
     if args.json:
         print(json.dumps(_object(work, present, found, search), indent=2))
     else:
@@ -51,26 +52,39 @@ def suggest(work: Work) -> int:
     return 0
 
 
-def _played(work: Work, source: Source, seed: Optional[int], most: int, known: dict[Changes, Result]) -> Played:
-    """Plays sets of changes; ``known`` are results that need not be found again. ``most``: of a search."""
+Known = dict[tuple[Changes, int], Result]
+
+
+def _played(work: Work, source: Source, most: int, known: Known) -> Played:
+    """Plays sets of changes in a search of at most so many runs."""
     spent = 0
 
     def play(asked: Sequence[Changes]) -> list[Optional[Result]]:
         nonlocal spent
-        runs: dict[Changes, Run] = {}
-        for changes in asked:
-            if changes not in known and changes not in runs:
-                try:
-                    runs[changes] = work.run(changes, {}, source=source, seed=seed)
-                except OverrideError:
-                    pass  # these do not go together: no result
-        words = f"search: {spent} of at most {most} done  " if most else "checking what was found  "
-        outcomes = work.play(list(runs.values()), lambda done: words)
-        spent += len(runs)
-        known.update((changes, one.result) for changes, one in zip(runs, outcomes))
-        return [known.get(changes) for changes in asked]
+        seed = work.args.seed
+        words = f"search: {spent} of at most {most} done  "
+        _play(work, source, [(changes, seed) for changes in asked], known, words)
+        spent += len(asked)
+        return [known.get((changes, seed)) for changes in asked]
 
     return play
+
+
+def _verified(work: Work, asked: Sequence[Changes], seeds: Sequence[int], known: Known) -> list[list[Optional[Result]]]:
+    """On the whole trace, with every seed."""
+    _play(work, work.source, [(changes, seed) for changes in asked for seed in seeds], known, "checking  ")
+    return [[known.get((changes, seed)) for seed in seeds] for changes in asked]
+
+
+def _play(work: Work, source: Source, asked: Sequence[tuple[Changes, int]], known: Known, words: str) -> None:
+    """What is not known yet; there is no result of what does not go together."""
+    runs: dict[tuple[Changes, int], Run] = {}
+    for changes, seed in asked:
+        if (changes, seed) not in known and (changes, seed) not in runs:
+            with suppress(OverrideError):
+                runs[changes, seed] = work.run(changes, {}, source=source, seed=seed)
+    for key, outcome in zip(runs, work.play(list(runs.values()), lambda done: words)):
+        known[key] = outcome.result
 
 
 # ----------------------------------------------------------------------------- what is printed
@@ -143,7 +157,7 @@ def _object(work: Work, present: Outcome, found: Sequence[Proposal], search: Sea
                 "found": bool(one.changes),
                 "settings": {f"[{change.section}]{change.key}": change.value for change in one.changes},
                 "lines": _lines(work, one) if one.changes else [],
-                "result": {**one.result.as_dict(), "settings": {}} if one.changes else None,
+                "result": {**simulated.figures(one.result), "settings": {}} if one.changes else None,
             }
             for one in found
         ],

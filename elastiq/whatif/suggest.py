@@ -15,6 +15,7 @@ from elastiq.whatif.overrides import Change
 from elastiq.whatif.terms import Result
 
 WORTH = 0.01  # an improvement of less than this part is none: another seed might take it back
+CANDIDATES = 3  # for each goal, that are played on the whole trace before it is said that nothing is better
 SPARED = 0.003  # a change that brings less than this part of what it improves is left out
 WAITS = ("p95", "mean", "median")
 
@@ -87,36 +88,60 @@ class Proposal:
     present: Result
 
 
+# The same on the whole trace, of each set a result for each seed.
+Verified = Callable[[Sequence[Changes]], list[list[Optional[Result]]]]
+
+
 @dataclass
 class Search:
     """``axes`` are the values of each key that may be tried. ``play`` plays what is searched on, perhaps a part of the
-    trace; ``verify`` are the ways to play the whole, the first of which gives the figures that are shown."""
+    trace, ``runs`` times at most; ``verify`` plays the whole, of which ``present`` is the result with the present
+    settings and the first seed."""
 
     axes: Sequence[Sequence[Change]]
     play: Played
-    verify: Sequence[Played]
+    verify: Verified
+    present: Result
     runs: int = 60
     found: dict[Changes, Optional[Result]] = field(default_factory=dict)
     spent: int = 0
+    _limit: int = 1
 
-    def proposals(self, goals: Callable[[Result], Iterable[Goal]]) -> list[Proposal]:
-        """One for each goal that is made of the whole trace's present result."""
-        wholes = [one for one in (verify([()])[0] for verify in self.verify) if one is not None]
+    def proposals(self, goals: Sequence[Goal]) -> list[Proposal]:
+        """One for each goal, whose bounds are of the whole trace."""
         least = self._played([()])[0]
-        assert least is not None and len(wholes) == len(self.verify)
-        made = []
-        for goal in goals(wholes[0]):
-            # On a part of the trace the bound is what the present settings reach there, as far above as on the whole.
-            factor = goal.bound / goal.bounded(wholes[0]) if goal.bounded(wholes[0]) else 1.0
-            part = Goal(goal.cheaper, goal.bounded(least) * factor, goal.wait_as, goal.by_cost)
-            part = goal if least == wholes[0] else part
-            made.append(self._verified(goal, self._descend(part, least), wholes))
-        return made
+        assert least is not None  # the present settings can be played
+        left: dict[Goal, list[Changes]] = {}
+        for goal in goals:
+            self._limit = self.runs * (len(left) + 1) // len(goals)  # what one goal does not use is the next one's
+            left[goal] = self._candidates(goal, least)
+        made: dict[Goal, Proposal] = {}
+        while any(candidates for goal, candidates in left.items() if goal not in made):
+            tried = {goal: candidates.pop(0) for goal, candidates in left.items() if goal not in made and candidates}
+            presents, *verified = self.verify([(), *tried.values()])
+            for (goal, changes), results in zip(tried.items(), verified):
+                if _all_hold(goal, results, presents):
+                    assert results[0] is not None
+                    made[goal] = Proposal(goal, changes, results[0], self.present)
+        return [made.get(goal) or Proposal(goal, (), self.present, self.present) for goal in goals]
+
+    def _candidates(self, goal: Goal, least: Result) -> list[Changes]:
+        """What is worth being played on the whole trace, best first."""
+        # On a part of the trace the bound is what the present settings reach there, as far above as on the whole.
+        of_whole = goal.bounded(self.present)
+        bound = goal.bounded(least) * goal.bound / of_whole if of_whole and least != self.present else goal.bound
+        here = Goal(goal.cheaper, bound, goal.wait_as, goal.by_cost)
+        better = [one for one in self._descend(here, least) if one and self._is_better(here, one, least)]
+        return better[:CANDIDATES]
+
+    def _is_better(self, goal: Goal, changes: Changes, least: Result) -> bool:
+        result = self.found[changes]
+        return result is not None and goal.improves(result, least)
 
     def _played(self, asked: Sequence[Changes]) -> list[Optional[Result]]:
         """What is new of it is played, as far as the runs last."""
         keys = [_key(changes) for changes in asked]
-        new = list(dict.fromkeys(key for key in keys if key not in self.found))[: max(0, self.runs - self.spent)]
+        new = list(dict.fromkeys(key for key in keys if key not in self.found))[: max(0, self._limit - self.spent)]
         if new:
             self.spent += len(new)
             self.found.update(zip(new, self.play(new)))
@@ -130,7 +155,7 @@ class Search:
             for axis in self.axes:
                 self._played([_with(best, change) for change in axis])
                 best = self._best(goal, least)[0]
-            if best == before or self.spent >= self.runs:
+            if best == before or self.spent >= self._limit:
                 break
         simple = self._simpler(goal, least, best)
         return [simple, *(one for one in self._best(goal, least) if one != simple)]
@@ -151,27 +176,21 @@ class Search:
         known = [(goal.rank(result, least), key) for key, result in self.found.items() if result is not None]
         return [key for _, key in sorted(known, key=lambda one: (one[0], len(one[1])))]
 
-    def _verified(self, goal: Goal, candidates: Sequence[Changes], presents: Sequence[Result]) -> Proposal:
-        """The first of the candidates that is better on the whole trace, whatever way it is played."""
-        for changes in [one for one in candidates if one][:4]:
-            results: list[Result] = []
-            for verify, present in zip(self.verify, presents):
-                result = verify([changes])[0]
-                if result is None or not _holds(goal, result, present, first=not results, bound_of=presents[0]):
-                    break
-                results.append(result)
-            else:
-                return Proposal(goal, changes, results[0], presents[0])
-        return Proposal(goal, (), presents[0], presents[0])
 
-
-def _holds(goal: Goal, result: Result, present: Result, first: bool, bound_of: Result) -> bool:
-    """Whether it is better than the present settings played the same way. With another seed, what these reach is
-    another bound, too."""
-    if first or goal.bounded(bound_of) > goal.bound:
-        return goal.improves(result, present)
-    bound = max(goal.bound, goal.bounded(present))
-    return Goal(goal.cheaper, bound, goal.wait_as, goal.by_cost).improves(result, present, 0.0)
+def _all_hold(goal: Goal, results: Sequence[Optional[Result]], presents: Sequence[Optional[Result]]) -> bool:
+    """Whether it is better than the present settings with every seed. With another one, what these reach is another
+    bound, too, if they keep the bound at all."""
+    first = presents[0]
+    for number, (result, present) in enumerate(zip(results, presents)):
+        if result is None or present is None or first is None:
+            return False
+        bound = goal.bound
+        if number and goal.bounded(first) <= goal.bound:
+            bound = max(bound, goal.bounded(present))
+        its = Goal(goal.cheaper, bound, goal.wait_as, goal.by_cost)
+        if not its.improves(result, present, 0.0 if number else WORTH):
+            return False
+    return True
 
 
 def _with(changes: Changes, change: Change) -> Changes:
