@@ -10,7 +10,7 @@ from tests.e2e.daemon import Daemon
 from tests.e2e.rig import htcondor
 
 POLL_S = 600
-FAR = {"check_queue_every_s": POLL_S, "check_vms_every_s": POLL_S}
+FAR = {"check_queue_every_s": POLL_S}
 WITHIN_S = 60  # a poll would come much later
 
 

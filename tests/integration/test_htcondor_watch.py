@@ -175,7 +175,7 @@ def condor_config_val(folder: Path, monkeypatch: pytest.MonkeyPatch, script: str
     tool.write_text(f"#!/bin/sh\n{script}\n")
     tool.chmod(0o755)
     monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
-    command.reset()
+    command.stopping.clear()
 
 
 @pytest.mark.parametrize(
@@ -203,7 +203,7 @@ def test_without_a_configuration_of_htcondor_nothing_is_watched(
 
 def test_without_the_command_nothing_is_watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    command.reset()
+    command.stopping.clear()
     with pytest.raises(SourceError, match="condor_config_val"):
         queue_log(20.0)
 
@@ -219,9 +219,9 @@ def daemon(tmp_path: Path) -> Iterator[AtWork]:
 
 
 def start(daemon: AtWork, sections: str = "") -> None:
-    """With an hour between two polls."""
+    """With an hour between two polls of the queue."""
     daemon.write(sections)
-    daemon.config.write_text(daemon.config.read_text().replace("every_s = 0.2", "every_s = 3600"))
+    daemon.config.write_text(daemon.config.read_text().replace("queue_every_s = 0.2", "queue_every_s = 3600"))
     daemon.start()
 
 
