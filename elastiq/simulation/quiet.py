@@ -112,12 +112,12 @@ class QuietExecutor(VirtualExecutor):
         next_s = _next(self._events._timers, ticks, now)
         until = min(next_s, self._calm, math.inf if self._clocks is None else self._clocks) - MARGIN_S
         for timer, name in ticks.items():
-            when = timer.when
+            when, same_s = timer.when, 0.0 if name == "check_vms" else daemon.period_s(name)
             while when < until and timer.action:
                 for source in sources if when > now else ():
                     if source.partition(" ")[0] in PERIODIC[name]:
                         _renew(daemon, source, when)
-                when += daemon.period_s(name, when)
+                when += same_s or daemon.period_s(name, when)
             if when > timer.when and timer.action:
                 daemon._timers[name] = self._events.at(when, timer.action)
                 timer.cancel()

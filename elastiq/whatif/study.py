@@ -94,12 +94,12 @@ def sizes_of(settings: Settings, assumed: Assumed) -> Mapping[tuple[str, str], R
 
 
 def settling_s(settings: Settings) -> float:
-    """For how long after the last job a machine that is not kept may be there."""
+    """For how long after the last job a machine that is not kept may be there: a month at most, or it is kept."""
     idle_s = max([settings.idle_for_time_s_of(pool.name) for pool in settings.pools], default=0.0)
     idle_s = LONGEST_S if math.isinf(idle_s) else idle_s  # auto
     period_s = max(settings.check_vms_every_s, settings.check_queue_every_s)
     cool_s = settings.cooldown_after_end_s + settings.cooldown_after_launch_s + settings.cooldown_after_failure_s
-    return idle_s + settings.drain_timeout_s + 4 * period_s + cool_s + SHUTDOWN_S + HOUR_S / 2
+    return min(idle_s, 30 * DAY_S) + settings.drain_timeout_s + 4 * period_s + cool_s + SHUTDOWN_S + HOUR_S / 2
 
 
 def patience_s(settings: Settings) -> float:

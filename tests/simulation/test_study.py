@@ -213,6 +213,12 @@ def test_spares_are_no_reason_to_go_on_for_ever() -> None:
     assert found.simulated_s < 2 * HOUR_S
 
 
+def test_machines_that_never_go_are_billed_to_the_end_of_the_last_job() -> None:
+    found = played(job(), settings=replace(PLAIN, idle_for_time_s=1e9))
+    assert found.simulated_s == pytest.approx(STARTED_S + 600)
+    assert found.machine_hours * HOUR_S == pytest.approx(found.simulated_s - LAUNCHED_S, abs=ASSUMED.billed_s)
+
+
 def test_nothing_comes_of_an_empty_trace() -> None:
     found = played()
     assert (found.jobs, found.launches, found.machine_hours, found.simulated_s) == (0, 0, 0.0, 0.0)
