@@ -132,12 +132,7 @@ def _ended(child: subprocess.Popen[bytes], wait_s: float) -> bool:
 
 
 def kill_all() -> None:
-    """End every running command at once (each within `SLICE_S`), and let none start until `reset`. Any thread
-    may call."""
+    """End every running command at once (each within `SLICE_S`), and let none start until ``stopping`` is cleared.
+    Any thread may call."""
     stopping.set()
     [end() for end in at_stop]
-
-
-def reset() -> None:
-    """Let commands run again after `kill_all`."""
-    stopping.clear()

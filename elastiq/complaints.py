@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import socket
 from contextlib import suppress
-from typing import Iterable, Iterator
+from typing import Any, Callable, Iterable
 
-from elastiq.inifile import ConfigError, Entry, Problems
-from elastiq.interfaces import BatchSystem
+from elastiq.inifile import ConfigError, Entry, Problems, Section
 from elastiq.keys import CORE, POOL, check_cluster_name
 from elastiq.names import hint, known, nearest
+from elastiq.options import Option
 from elastiq.plugin_loader import BATCH_GROUP, BUILT_IN, CLOUD_GROUP, batch_class, cloud_class
 
 
@@ -39,11 +39,18 @@ def unread_section(section: str, why: str, extras: Iterable[str], problems: Prob
         problems.at(section, "", f"is not a known section, {hint(kind, names, '[{}]')}")
 
 
-def batch_classes(sections: Iterable[str]) -> Iterator[type[BatchSystem]]:
-    """The batch systems that sections are named after, as far as they can be loaded."""
-    for name in known(BATCH_GROUP, BUILT_IN[BATCH_GROUP]).keys() & set(sections):
+Values = Callable[[Section, Iterable[Option]], dict[str, Any]]
+
+
+def unknown_batch(name: str, error: ConfigError, problems: Problems, values: Values) -> tuple[str, dict[str, Any]]:
+    """Of a batch_plugin that cannot be loaded. The sections that are named after others are checked: one of them may
+    be meant."""
+    problems.at("elastiq", "batch_plugin", error.problems[0])
+    for other in known(BATCH_GROUP, BUILT_IN[BATCH_GROUP]).keys() & problems.sections.keys():
         with suppress(ConfigError):
-            yield batch_class(name)
+            batch = batch_class(other)
+            values(problems.sections.get(batch.section) or Section(batch.section, 1), batch.OPTIONS)
+    return name, {}
 
 
 def host_name(problems: Problems, warnings: Problems) -> str:

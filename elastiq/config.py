@@ -137,12 +137,9 @@ class Reader:
         try:
             batch = batch_class(name)
         except ConfigError as error:
-            from elastiq.complaints import batch_classes
+            from elastiq.complaints import unknown_batch
 
-            self.problems.at("elastiq", "batch_plugin", error.problems[0])
-            for other in batch_classes(self.sections):  # one of them may be meant
-                self._values(self._section(other.section), other.OPTIONS)
-            return name, {}
+            return unknown_batch(name, error, self.problems, self._values)
         return batch.section, self._values(self._section(batch.section), batch.OPTIONS)
 
     def _pools(self, taken: Container[str], given: Mapping[str, Optional[str]]) -> dict[str, Pool]:

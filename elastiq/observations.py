@@ -38,10 +38,6 @@ class Observation(Generic[T]):
         """The value, None if the last read failed or the last good one is too old to act upon."""
         return self.value if self.why_unknown(now) == "" else None
 
-    def age_s(self, now: float) -> Optional[float]:
-        """Of the last good read, None if there was none."""
-        return None if self.value is None else now - self.began
-
     def why_unknown(self, now: float) -> str:
         if self.failures:
             return f"{self.name} could not be read: {self.error}"

@@ -82,21 +82,18 @@ class Lock:
 
     def __init__(self, path: Path, wait_s: float = 0.5) -> None:
         """Take it. Raises `LockedError` or OSError."""
-        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        self.fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
-            if not _taken(lambda: fcntl.lockf(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB), wait_s):
+            if not _taken(lambda: fcntl.lockf(self.fd, fcntl.LOCK_EX | fcntl.LOCK_NB), wait_s):
                 from elastiq.holder import lock_holder
 
-                pid = lock_holder(self._fd)
-                os.close(self._fd)
+                pid = lock_holder(self.fd)
+                os.close(self.fd)
                 raise LockedError(path, pid or None)
-            os.ftruncate(self._fd, 0)
-            os.pwrite(self._fd, f"{os.getpid()}\n".encode(), 0)
+            os.ftruncate(self.fd, 0)
+            os.pwrite(self.fd, f"{os.getpid()}\n".encode(), 0)
         except OSError as error:  # of a descriptor: it names no file
             raise OSError(error.errno, error.strerror, str(path)) from None
-
-    def release(self) -> None:
-        os.close(self._fd)
 
 
 def claim(name: str, what: str, wait_s: float = 0.5) -> socket.socket:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Optional
 
 from elastiq import __version__
 from elastiq.core import Core
@@ -101,15 +101,15 @@ def state(daemon: Daemon) -> str:
 
 def _queue(daemon: Daemon, now: float) -> dict[str, Any]:
     jobs, verdicts = daemon.observer.jobs, daemon.last_plan.verdicts
-    read, age_s = jobs.value or Jobs((), missing=("the queue",)), jobs.age_s(now)
+    read, aged_s = jobs.value or Jobs((), missing=("the queue",)), age_s(jobs, now)
     return {
         "known": jobs.known(now) is not None,
         "complete": read.complete,
         "waiting_jobs": sum(group.waiting for group in read.groups),
         "running_jobs": sum(group.running or 0 for group in read.groups),
         "unmatchable_jobs": sum(v.group.waiting for v in verdicts if not v.matchable),
-        "observed_at": daemon.core.wall() - age_s if age_s is not None else None,
-        "age_s": age_s,
+        "observed_at": daemon.core.wall() - aged_s if aged_s is not None else None,
+        "age_s": aged_s,
         "groups": [_group(daemon, v) for v in verdicts],
     }
 
@@ -152,8 +152,13 @@ def _pool(core: Core, pool: Pool) -> dict[str, Any]:
     }
 
 
+def age_s(seen: Observation[Any], now: float) -> Optional[float]:
+    """Of the last good read, None if there was none."""
+    return None if seen.value is None else now - seen.began
+
+
 def _source(seen: Observation[Any], now: float) -> dict[str, Any]:
-    return {**_fields(seen, "name error failures"), "known": seen.known(now) is not None, "age_s": seen.age_s(now)}
+    return {**_fields(seen, "name error failures"), "known": seen.known(now) is not None, "age_s": age_s(seen, now)}
 
 
 def _plan(daemon: Daemon) -> dict[str, Any]:

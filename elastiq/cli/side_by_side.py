@@ -51,7 +51,7 @@ def found(
         _end(lanes)  # and none begins any more
         raise
     _end(lanes)
-    command.reset()
+    command.stopping.clear()
     made = {key: checks for lane in lanes for key, checks in lane.made.items()}
     order = ((source, subject) for source, looks in sources.items() for subject in looks)
     return [Finding(source, check) for source, subject in order for check in made[source, subject]]

@@ -84,7 +84,7 @@ def _observed(daemon: Daemon, now: float) -> Found:
     read, views = observer.jobs.value, {site: seen.known(now) for site, seen in observer.instances.items()}
     return {
         "observation_known": {source: seen.known(now) is not None for source, seen in sources.items()},
-        "observation_age_seconds": {source: seen.age_s(now) for source, seen in sources.items()},
+        "observation_age_seconds": {source: status.age_s(seen, now) for source, seen in sources.items()},
         "observation_failures": {source: seen.failures for source, seen in sources.items()},
         "queue_complete": {(): read.complete if read is not None else None},
         "workers_settled": {(): not observer.settled_why},

@@ -26,11 +26,3 @@ def of_endpoint(options: Mapping[str, Any]) -> str:
     place = f"{url.hostname or ''}{url.path or '/'}"
     fitting = (one for one in TABLE.sections() if (form := TABLE[one]["endpoints"]) and re.search(form, place))
     return next(fitting, "")
-
-
-def doubt(options: Mapping[str, Any]) -> str:
-    """A warning of a dialect that surely is not its endpoint's. `generic` claims nothing, and who speaks `aws`
-    elsewhere may well do so: there the endpoint says nothing."""
-    name, own = options["dialect"], of_endpoint(options)
-    certain = own and name not in ("auto", "generic", own)
-    return f"is {name}, but api_url is an endpoint of {own}: correct one, or leave `dialect` out" if certain else ""

@@ -12,7 +12,7 @@ from typing import Any, Callable, Mapping, Optional
 from urllib.parse import urlsplit
 
 from elastiq.options import Kind, Option, above_zero
-from elastiq.plugins.cloud.ec2_dialects import TABLE, doubt
+from elastiq.plugins.cloud.ec2_dialects import TABLE
 
 
 def launch_template(values: Mapping[str, Any]) -> Optional[dict[str, str]]:
@@ -33,10 +33,11 @@ def site_of(values: Mapping[str, Any]) -> str:
 
 
 def _rare(name: str, key: str = "") -> Callable[[Any], Any]:
-    """A check of `ec2_rare_values`, which is imported once there is something for it: for a doubt, that ``key``."""
+    """A check of `ec2_rare_values`, which is imported once there is something for it: for a doubt, that ``key``, if not
+    as `auto`."""
 
     def check(value: Any) -> Any:
-        if key and not value[key]:
+        if key and value[key] in (None, "auto"):
             return ""
         from elastiq.plugins.cloud import ec2_rare_values
 
@@ -56,7 +57,14 @@ _ELSEWHERE = ("profile", _FILE)
 OPTIONS: tuple[Option, ...] = (
     # the site
     Option("api_url", Kind.TEXT, check=_rare("api_url"), site=True),
-    Option("dialect", Kind.CHOICE, "auto", choices=("auto", *TABLE.sections()), doubt=doubt, site=True),
+    Option(
+        "dialect",
+        Kind.CHOICE,
+        "auto",
+        choices=("auto", *TABLE.sections()),
+        doubt=_rare("dialect", "dialect"),
+        site=True,
+    ),
     Option("api_version", Kind.TEXT, site=True),
     Option("region", Kind.TEXT, doubt=_no("region", "api_url"), site=True),
     Option(_KEY_ID, Kind.TEXT, needs=(_SECRET,), excludes=_ELSEWHERE, site=True),

@@ -37,6 +37,14 @@ def api_url(value: str) -> str:
     return url(value) or ("holds a user name, write it under its own keys" if "@" in urlsplit(value).netloc else "")
 
 
+def dialect(values: Mapping[str, Any]) -> str:
+    """A warning of a dialect that surely is not its endpoint's. `generic` claims nothing, and who speaks `aws`
+    elsewhere may well do so: there the endpoint says nothing."""
+    name, own = values["dialect"], of_endpoint(values)
+    certain = own and name not in ("auto", "generic", own)
+    return f"is {name}, but api_url is an endpoint of {own}: correct one, or leave `dialect` out" if certain else ""
+
+
 def template(value: str) -> str:
     fits = re.fullmatch(r"[^:]+(:([0-9]+|\$(Latest|Default)))?", value)
     return "" if fits else "is not ID-OR-NAME[:VERSION] (a number, $Latest, $Default)"

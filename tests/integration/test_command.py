@@ -22,9 +22,9 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @pytest.fixture(autouse=True)
 def commands_may_run() -> Iterator[None]:
-    command.reset()
+    command.stopping.clear()
     yield
-    command.reset()
+    command.stopping.clear()
 
 
 def alive(pid: int) -> bool:
@@ -220,7 +220,7 @@ def test_kill_all_ends_commands_in_flight_and_lets_none_start_until_reset(tmp_pa
     assert not any(alive(pid) for pid in pids)
     with pytest.raises(command.CommandInterrupted, match="not started"):
         command.run(["true"], timeout_s=5)
-    command.reset()
+    command.stopping.clear()
     assert command.run(["true"], timeout_s=5).returncode == 0
 
 
@@ -240,7 +240,7 @@ def test_kill_all_in_any_moment_leaves_no_command_running(tmp_path: Path) -> Non
                     return
 
     for delay in (0.0, 0.001, 0.003, 0.01):
-        command.reset()
+        command.stopping.clear()
         threads = [threading.Thread(target=loop) for _ in range(4)]
         for thread in threads:
             thread.start()

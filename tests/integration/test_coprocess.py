@@ -43,10 +43,10 @@ ARGV = (sys.executable, "-I", "-S", "-c", PROGRAM)
 
 @pytest.fixture
 def child() -> Iterator[Coprocess]:
-    command.reset()
+    command.stopping.clear()
     made = Coprocess(ARGV)
     yield made
-    command.reset()
+    command.stopping.clear()
     made.close()
 
 
@@ -62,7 +62,7 @@ def test_when_commands_are_stopped_those_that_wait_for_requests_end_at_once(chil
     assert not Path(f"/proc/{pid}").exists(), "it is reaped, too"
     with pytest.raises(CommandInterrupted):
         ask(child)
-    command.reset()
+    command.stopping.clear()
     assert ask(child)["pid"] != pid
 
 

@@ -28,9 +28,9 @@ def pool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakePool]:
     pool = FakePool(tmp_path / "pool")
     monkeypatch.setenv("PATH", str(pool.bin), prepend=":")
     monkeypatch.setenv("PYTHONPATH", str(FAKE_BINDINGS))
-    command.reset()
+    command.stopping.clear()
     yield pool
-    command.reset()
+    command.stopping.clear()
 
 
 def plugin(timeout_s: float = 20.0, **values: Any) -> HTCondor:

@@ -25,7 +25,7 @@ HEAD = "0123456789abcdef0123"
 def pool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakePool:
     pool = FakePool(tmp_path / "pool")
     monkeypatch.setenv("PATH", str(pool.bin), prepend=":")
-    command.reset()
+    command.stopping.clear()
     return pool
 
 

@@ -17,7 +17,7 @@ from tests.looks import by_subject
 def pool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakePool:
     pool = FakePool(tmp_path / "pool")
     monkeypatch.setenv("PATH", str(pool.bin), prepend=":")
-    command.reset()
+    command.stopping.clear()
     return pool
 
 

@@ -34,7 +34,7 @@ PORTRAIT = portrait([{name.lower(): value for name, value in SLOT.items()}])
 
 @pytest.fixture(scope="module")
 def batch() -> Iterator[HTCondor]:
-    command.reset()
+    command.stopping.clear()
     values = {option.name: option.default for option in HTCondor.OPTIONS}
     batch = HTCondor.from_config({**values, "command_timeout_s": 30.0}, Owner("test", "0123456789abcdef"))
     assert batch.can_match

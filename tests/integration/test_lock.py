@@ -80,7 +80,7 @@ def test_the_lock_ends_with_a_process_that_is_killed(paths: Paths, other: subpro
     assert send_signal(paths, other.pid, signal.SIGKILL)
     assert other.wait(PATIENCE_S) == -signal.SIGKILL
     assert holder(paths) is None
-    Lock(paths.statedir / LOCK).release()
+    os.close(Lock(paths.statedir / LOCK).fd)
 
 
 def test_a_process_that_does_not_hold_the_lock_is_never_signalled(paths: Paths) -> None:
@@ -109,7 +109,7 @@ def test_asking_never_gets_in_the_way_of_a_start(paths: Paths) -> None:
     (paths.statedir / LOCK).touch()
     with subprocess.Popen([sys.executable, "-c", ASK, str(paths.statedir)]) as asker:
         for _ in range(200):
-            Lock(paths.statedir / LOCK, wait_s=0).release()
+            os.close(Lock(paths.statedir / LOCK, wait_s=0).fd)
         asker.kill()
 
 

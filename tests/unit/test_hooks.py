@@ -29,9 +29,9 @@ DOCS = ROOT / "docs/hooks.md"
 
 @pytest.fixture(autouse=True)
 def commands_may_run() -> Iterator[None]:
-    command.reset()
+    command.stopping.clear()
     yield
-    command.reset()
+    command.stopping.clear()
 
 
 class Bench:
