@@ -52,19 +52,12 @@ def _no(*keys: str) -> Callable[[Mapping[str, Any]], str]:
 
 
 _KEY_ID, _SECRET, _FILE = "aws_access_key_id", "aws_secret_access_key", "credentials_file"
-_ELSEWHERE = ("profile", _FILE)
+_ELSEWHERE, _DIALECTS = ("profile", _FILE), ("auto", *TABLE.sections())
 
 OPTIONS: tuple[Option, ...] = (
     # the site
     Option("api_url", Kind.TEXT, check=_rare("api_url"), site=True),
-    Option(
-        "dialect",
-        Kind.CHOICE,
-        "auto",
-        choices=("auto", *TABLE.sections()),
-        doubt=_rare("dialect", "dialect"),
-        site=True,
-    ),
+    Option("dialect", Kind.CHOICE, "auto", choices=_DIALECTS, doubt=_rare("dialect", "dialect"), site=True),
     Option("api_version", Kind.TEXT, site=True),
     Option("region", Kind.TEXT, doubt=_no("region", "api_url"), site=True),
     Option(_KEY_ID, Kind.TEXT, needs=(_SECRET,), excludes=_ELSEWHERE, site=True),
