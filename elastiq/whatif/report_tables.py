@@ -125,7 +125,7 @@ _COLUMNS: Sequence[tuple[str, Of]] = (
     ("jobs done", lambda run: number(run.jobs_done)),
 )
 
-_EXTRA = ("median wait", "slowdown", "booting", "peak", "launches")  # a narrow screen leaves them out
+_EXTRA = ("median wait", "slowdown", "booting", "peak", "launches")  # a narrow screen and paper leave them out
 
 
 def of_runs(runs: Sequence[Result], best: set[int], present: Optional[int]) -> Element:
@@ -138,10 +138,7 @@ def of_runs(runs: Sequence[Result], best: set[int], present: Optional[int]) -> E
     shown = [index for index in range(len(runs)) if index < ROWS or index + 1 in best or index + 1 == present]
     comparable, rows = are_comparable(runs), []
     for index in shown:
-        cells = [
-            el("td", {"class": "num extra" if name in _EXTRA else "num", "data-label": name}, say(runs[index]))
-            for name, say in columns
-        ]
+        cells = [el("td", {"class": _class(name), "data-label": name}, say(runs[index])) for name, say in columns]
         rows.append(
             el(
                 "tr",
@@ -158,7 +155,11 @@ def of_runs(runs: Sequence[Result], best: set[int], present: Optional[int]) -> E
 
 
 def _column(name: str) -> Element:
-    return el("th", {"scope": "col", "class": "num"}, name)
+    return el("th", {"scope": "col", "class": _class(name)}, name)
+
+
+def _class(column: str) -> str:
+    return "num extra" if column in _EXTRA else "num"
 
 
 def _number(number_of: int, best: bool) -> Element:
