@@ -50,19 +50,15 @@ JOB = Resources(cpus=1, memory_mb=1500)
 
 
 class CountingBatch(SimulatedBatch):
-    """Counts what it is asked, and for how long its jobs waited to be seen. ``wake`` tells of a change."""
+    """Counts what it is asked, and for how long its jobs waited to be seen."""
 
-    def follow(self, watched: bool, wake: Callable[[], object]) -> None:
-        self.watches, self._wake = watched, wake
+    def follow(self) -> None:
         self.looks = self.stats = self.worker_reads = 0
         self.seen_s: dict[int, float] = {}
-        self._read, self._told = -1, False
-        self._world.on_change = self._on_change
 
     def jobs(self) -> Jobs:
         world = self._world
         self.looks += 1
-        self._read, self._told = world.job_changes, not self.watches
         for job in world.jobs.values():
             self.seen_s.setdefault(job.number, world.now - job.submitted_at)
         return super().jobs()
@@ -73,12 +69,7 @@ class CountingBatch(SimulatedBatch):
 
     def changed(self) -> bool:
         self.stats += 1
-        return self._world.job_changes != self._read
-
-    def _on_change(self) -> None:
-        if self._world.job_changes != self._read and not self._told:
-            self._told = True
-            self._wake()
+        return super().changed()
 
 
 class CountingCluster(Cluster):
@@ -87,7 +78,9 @@ class CountingCluster(Cluster):
 
     def _batch(self) -> SimulatedBatch:
         self.batch = CountingBatch(self.world, self.owner)
-        self.batch.follow(self.watched, self._wake)
+        self.batch.follow()
+        if self.watched:
+            self.batch.watch(self._wake)
         return self.batch
 
     def _wake(self) -> None:

@@ -76,15 +76,18 @@ class CountsRunningJobsAsWaiting(SimulatedBatch):
 
 @plant
 class WatchesAndSeesNoJobCome(SimulatedBatch):
-    watches = True
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.watch(lambda: None)
 
     def changed(self) -> bool:
         return False
 
 
 @plant
-class WatchesAndCannotTell(SimulatedBatch):
-    watches = True
+class WatchesAndCannotTell(WatchesAndSeesNoJobCome):
+    def changed(self) -> bool:
+        return True
 
 
 @plant
