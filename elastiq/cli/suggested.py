@@ -20,7 +20,7 @@ from elastiq.whatif.suggest import Changes, Played, Proposal, Search, goals, lin
 from elastiq.whatif.table import money, seconds
 from elastiq.whatif.terms import Result
 
-LONGEST_S = 180.0  # a search of the whole trace that would take longer is one of a part of it
+LONGEST_S = 60.0  # a search of the whole trace that would take longer is one of a part of it
 ANOTHER_SEED = 1_000_003
 
 

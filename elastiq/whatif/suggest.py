@@ -111,10 +111,10 @@ class Search:
         """One for each goal, whose bounds are of the whole trace."""
         least = self._played([()])[0]
         assert least is not None  # the present settings can be played
-        left: dict[Goal, list[Changes]] = {}
-        for goal in goals:
-            self._limit = self.runs * (len(left) + 1) // len(goals)  # what one goal does not use is the next one's
-            left[goal] = self._candidates(goal, least)
+        for number, goal in enumerate(goals, 1):
+            self._limit = self.runs * number // len(goals)  # what one goal does not use is the next one's
+            self._candidates(goal, least)
+        left = {goal: self._candidates(goal, least) for goal in goals}  # also among what the others have found
         made: dict[Goal, Proposal] = {}
         while any(candidates for goal, candidates in left.items() if goal not in made):
             tried = {goal: candidates.pop(0) for goal, candidates in left.items() if goal not in made and candidates}
