@@ -95,8 +95,7 @@ def fake_condor(folder: Path) -> None:
         (folder / name).write_text(json.dumps(text))
     scripts = {
         "condor_q": f"cat {folder}/jobs",
-        "condor_status": 'case "$*" in *ollector*) x=pool;; *chedd*) exit;; *) x=slots;; esac\n'
-        f"cat {folder}/$x",
+        "condor_status": f'case "$*" in *ollector*) x=pool;; *chedd*) exit;; *) x=slots;; esac\ncat {folder}/$x',
         "condor_drain": "exit 1",
         "condor_config_val": "exit 1",
     }
@@ -156,9 +155,7 @@ def main() -> int:
     rss = float(str(figures["rss"]))
     print(f"{machine()}; Python {sys.version.split()[0]}; {time.monotonic() - began:.0f} s")
     print(f"{rss:6.1f} MB  {rss / GOAL_MB:4.2f} of the goal {GOAL_MB} MB: resident, after many reads")
-    print(
-        f"{lines:6d} lines  {lines / GOAL_LINES:4.2f} of the goal {GOAL_LINES}: ours, in {len(files)} modules"
-    )
+    print(f"{lines:6d} lines  {lines / GOAL_LINES:4.2f} of the goal {GOAL_LINES}: ours, in {len(files)} modules")
     print(f"{figures['threads']:>6} threads")
     return 0 if rss <= GOAL_MB else 1  # of the lines tests/daemon_lines.py decides, which knows who asks for a module
 

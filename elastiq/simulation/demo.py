@@ -93,9 +93,7 @@ def _parser() -> argparse.ArgumentParser:
         prog="elastiqctl demo",
         description="Watch elastiq scale a simulated cluster. It needs neither a cloud nor a batch system.",
     )
-    parser.add_argument(
-        "--seed", type=int, default=1, metavar="N", help="another course of events (default: 1)"
-    )
+    parser.add_argument("--seed", type=int, default=1, metavar="N", help="another course of events (default: 1)")
     parser.add_argument(
         "--speed", type=_speed, metavar="N",
         help=f"simulated seconds in a real second, or `max` (default: {DEFAULT_SPEED:g}; with --web {WEB_SPEED:g})",
@@ -104,9 +102,7 @@ def _parser() -> argparse.ArgumentParser:
         "--web", type=_port, nargs="?", const=WEB_PORT, metavar="PORT",
         help=f"also show the page of the section [web], at http://127.0.0.1:PORT/ (default: {WEB_PORT})",
     )  # fmt: skip
-    parser.add_argument(
-        "--json", action="store_true", help="print only the summary, as JSON; as fast as it goes"
-    )
+    parser.add_argument("--json", action="store_true", help="print only the summary, as JSON; as fast as it goes")
     return parser
 
 

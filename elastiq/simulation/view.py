@@ -138,9 +138,7 @@ class LiveView:
         lines = [
             self._bold(_cut(f"{p.title}   {clock(p.elapsed_s)}   {p.state}", width)),
             "",
-            _cut(
-                f"jobs      {p.waiting} waiting, {p.running} running, {p.done} of {p.submitted} done", width
-            ),
+            _cut(f"jobs      {p.waiting} waiting, {p.running} running, {p.done} of {p.submitted} done", width),
             self._bar(p, width),
             "",
             _cut(f"machines  {len(p.nodes)}{limit}" + (f": {counts(p.nodes)}" if p.nodes else ""), width),
@@ -166,9 +164,7 @@ class LiveView:
         running = room * (p.done + p.running) // total - done
         rest = room * (p.done + p.running + p.waiting) // total - done - running
         return " " * 10 + (
-            self._paint("32", full * done)
-            + self._paint("36", part * running)
-            + self._paint("33", empty * rest)
+            self._paint("32", full * done) + self._paint("36", part * running) + self._paint("33", empty * rest)
         )
 
     def _node(self, node: Mapping[str, Any], width: int) -> str:
