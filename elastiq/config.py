@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Container, Iterable, Mapping, Optional, Union
 
 from elastiq import values
+from elastiq.idling import AUTO, WAITS_S
 from elastiq.inifile import ConfigError, Entry, Problems, Section, decode, parse, read_file
 from elastiq.interfaces import Cloud, Pool, Resources, Terms
 from elastiq.keys import CORE, POOL
@@ -66,8 +67,14 @@ class Reader:
 
             extras[name] = self._values(self.sections[name], options_of(name))
         pools = self._pools({*CORE, batch, *scheduled, *EXTRAS}, substitute)
+        if elastiq["prefer"] == "wait" and pools:
+            name, pool = next(iter(pools.items()))
+            if "min_idle_vms" not in self.sections[name].entries:
+                pools[name] = replace(pool, terms=replace(pool.terms, min_idle_vms=1))
         values_of_core = {key: value for section in core.values() for key, value in section.items()}
         values_of_core.update(batch_options=batch_options, extras=extras)
+        if elastiq["waiting_jobs_time_s"] == AUTO:
+            values_of_core["waiting_jobs_time_s"] = WAITS_S[elastiq["prefer"]]
         settings = Settings(pools=tuple(pools.values()), **values_of_core)
         if quota["max_cost_per_hour"] or quota["max_cost_per_day"] or any(pool.prices for pool in self.priced.values()):
             from elastiq.prices import check_prices

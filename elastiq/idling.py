@@ -3,7 +3,7 @@
 Pure. A machine that is idle costs as much as one that boots, and what ends too early has to boot again. So a machine is
 kept for as long as would have cost least in the past: for each of the last pauses of machines like it, from the end
 of one use to the next, either the pause, or the time for which it is kept and another boot. Until some pauses were
-seen it is half the time that machines take to boot.
+seen it is half the time that machines take to boot. `prefer` says what a boot is worth, for somebody waits for it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,10 @@ AUTO = math.inf  # in place of seconds: what does not know of it keeps everythin
 LONGEST_S = 3600.0  # a pause of an hour or longer is none: where an hour is billed, it is used up
 POLLS = 2  # the queue is read so often before an idle machine may go: the next job may be on its way
 BOOTS, PAUSES, TO_BELIEVE = 9, 100, 10
-PARTS = (0.5, 0.0, 0.125, 0.25, 0.75, 1.0)  # of a boot: what is tried
+PARTS = (0.0, 0.125, 0.25, 0.5, 0.75, 1.0, 2.0)  # of a boot: what is tried
+# By `prefer`: which part of a boot it is at first, and how many times its price a boot is worth.
+AT_FIRST, WORTH = {"wait": 1.0, "balanced": 0.5, "cost": 0.0}, {"wait": 2.0, "balanced": 1.0, "cost": 1.0}
+WAITS_S = {"wait": 0.0, "balanced": 0.0, "cost": 120.0}  # `waiting_jobs_time_s`, where that is `auto`
 
 
 @dataclass
@@ -31,7 +34,7 @@ class Uses:
     seen: dict[str, list[list[float]]] = field(default_factory=dict)
     _new: dict[str, list[float]] = field(default_factory=dict)  # pauses since the last boot
     _ended: dict[tuple[str, str], list[float]] = field(default_factory=dict)  # when the last use of a machine ended
-    _best: dict[str, float] = field(default_factory=dict)
+    _best: dict[tuple[str, str], float] = field(default_factory=dict)  # by pool and `prefer`
 
     def booted(self, pool: str, boot_s: float) -> None:
         boots, pauses = self.seen.get(pool, ([], []))
@@ -59,10 +62,11 @@ class Uses:
         if (limit_s := s.idle_for_time_s_of(pool)) < AUTO:
             return limit_s
         deploy_s = s.estimated_vm_deploy_time_s_of(pool)
-        if pool not in self._best:
+        if (key := (pool, s.prefer)) not in self._best:
             boots, pauses = self.seen.get(pool, ([], []))
-            boot_s = median(boots or [deploy_s])
-            tried = [part * boot_s for part in PARTS[: len(PARTS) if len(pauses) >= TO_BELIEVE else 1]]
-            costs = [sum(p if p <= kept_s else kept_s + boot_s for p in pauses) for kept_s in tried]
-            self._best[pool] = tried[costs.index(min(costs))]
-        return min(max(self._best[pool], POLLS * s.check_queue_every_s), LONGEST_S, deploy_s)
+            boot_s, first = median(boots or [deploy_s]), AT_FIRST[s.prefer]
+            tried = [part * boot_s for part in (first, *(PARTS if len(pauses) >= TO_BELIEVE else ()))]
+            worth_s = WORTH[s.prefer] * boot_s
+            costs = [sum(p if p <= kept_s else kept_s + worth_s for p in pauses) for kept_s in tried]
+            self._best[key] = tried[costs.index(min(costs))]
+        return min(max(self._best[key], POLLS * s.check_queue_every_s), LONGEST_S, deploy_s)

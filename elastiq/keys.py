@@ -15,6 +15,7 @@ from elastiq.options import Kind, Option, above_zero
 from elastiq.settings import Settings
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
+_AUTO = ("waiting_jobs", "idle_for")
 _LEVELS = ("debug", "info", "warning", "error", "critical")
 
 
@@ -53,8 +54,9 @@ def _seconds(*names: str, home: Any = Settings, check: Callable[[float], str] | 
 CORE: dict[str, tuple[Option, ...]] = {
     "elastiq": (
         Option("cluster_name", Kind.TEXT, check=check_cluster_name),
-        _setting("idle_for_time_s", Kind.SECONDS, unit="seconds", choices=("auto",)),
-        *_seconds("waiting_jobs_time_s", "batch_settle_s", "unused_room_s"),
+        *(_setting(f"{name}_time_s", Kind.SECONDS, unit="seconds", choices=("auto",)) for name in _AUTO),
+        _setting("prefer", Kind.CHOICE, choices=("wait", "balanced", "cost")),
+        *_seconds("batch_settle_s", "unused_room_s"),
         *_seconds("sleep_s", "check_queue_every_s", "check_vms_every_s", "check_vms_in_error_every_s", check=_period),
         *_seconds("estimated_vm_deploy_time_s", "drain_timeout_s", "lost_after_s", "intent_settle_s", check=above_zero),
         *_seconds("cooldown_after_launch_s", "cooldown_after_end_s", "cooldown_after_failure_s"),

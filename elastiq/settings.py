@@ -32,6 +32,7 @@ class Settings:
     waiting_jobs_time_s: float = 40.0
     n_jobs_per_vm: int = 4
     idle_for_time_s: float = 3600.0
+    prefer: str = "balanced"
     drain_timeout_s: float = 300.0
     lost_after_s: float = 900.0
     batch_settle_s: float = 600.0

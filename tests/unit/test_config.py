@@ -359,6 +359,32 @@ def test_a_pool_has_its_own_terms_where_it_says_so_and_inherits_the_rest(tmp_pat
     assert not set(ec2.options) & set(vars(Terms()))
 
 
+@pytest.mark.parametrize(
+    ("keys", "waits_s", "spares"),
+    [
+        ("", 40.0, [0, 0]),
+        ("prefer = cost\n", 40.0, [0, 0]),
+        ("waiting_jobs_time_s = auto\n", 0.0, [0, 0]),
+        ("waiting_jobs_time_s = Auto\nprefer = balanced\n", 0.0, [0, 0]),
+        ("waiting_jobs_time_s = auto\nprefer = wait\n", 0.0, [1, 0]),
+        ("waiting_jobs_time_s = 7\nprefer = wait\n", 7.0, [1, 0]),
+        ("waiting_jobs_time_s = auto\nprefer = cost\n", 120.0, [0, 0]),
+    ],
+)
+def test_what_is_preferred_holds_where_the_file_says_no_number(
+    tmp_path: Path, keys: str, waits_s: float, spares: list[int]
+) -> None:
+    settings = load(tmp_path, with_ec2("[ec2:b]\nimage_id = ami-2\n", keys)).settings
+    assert settings.waiting_jobs_time_s == waits_s
+    assert [pool.terms.min_idle_vms for pool in settings.pools] == spares
+
+
+@pytest.mark.parametrize("spares", [0, 2])
+def test_a_number_of_spares_is_kept_whatever_is_preferred(tmp_path: Path, spares: int) -> None:
+    settings = load(tmp_path, with_ec2(f"min_idle_vms = {spares}\n", "prefer = wait\n")).settings
+    assert settings.pools[0].terms.min_idle_vms == spares
+
+
 def test_what_a_pool_does_not_say_is_as_the_cluster_has_it(tmp_path: Path) -> None:
     text = "idle_for_time_s = 0\n[ec2:b]\nidle_for_time_s =\nestimated_vm_deploy_time_s = 9\nn_jobs_per_vm = 1\n"
     head = "idle_for_time_s = 70\nestimated_vm_deploy_time_s = 80\nn_jobs_per_vm = 6\n"

@@ -18,7 +18,7 @@ EXAMPLE = Path(__file__).resolve().parents[2] / "elastiq.conf.example"
 OTHERS = [name for name in plugin_loader.BUILT_IN[plugin_loader.BATCH_GROUP] if name != "htcondor"]
 MUST_SET = ["cluster_name", "flavour", "image_id", "max_vms", "region"]
 # What is better than elastiq 1.0's value, which a file without the key keeps.
-NEW = {"idle_for_time_s": "auto"}
+NEW = {"idle_for_time_s": "auto", "waiting_jobs_time_s": "auto"}
 
 
 class Documented(NamedTuple):
@@ -89,7 +89,7 @@ def test_the_example_loads_as_it_is(tmp_path: Path) -> None:
     loaded = config.load(path)
     assert loaded.warnings == []
     assert len(loaded.set_keys) == len([*MUST_SET, *NEW])
-    assert loaded.settings.idle_for_time_s == AUTO
+    assert (loaded.settings.idle_for_time_s, loaded.settings.waiting_jobs_time_s) == (AUTO, 0.0)
 
 
 @pytest.mark.parametrize("batch", ["htcondor", *OTHERS])

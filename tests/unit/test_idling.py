@@ -52,6 +52,17 @@ def test_before_any_has_booted_it_is_half_the_time_that_they_may_take() -> None:
     assert kept_s(estimated_vm_deploy_time_s=120.0) == 60.0
 
 
+def test_who_prefers_short_waits_keeps_them_for_longer_and_who_prefers_low_cost_for_less() -> None:
+    assert [kept_s([400.0], prefer=prefer) for prefer in ("cost", "balanced", "wait")] == [30.0, 200.0, 400.0]
+    pauses = [350.0, 1500.0] * TO_BELIEVE  # every other one can be waited for
+    assert [kept_s([400.0], pauses, prefer=prefer) for prefer in ("cost", "balanced", "wait")] == [30.0, 30.0, 400.0]
+
+
+def test_another_preference_holds_from_then_on() -> None:
+    uses = seen([400.0])
+    assert [uses.idle_for_s(auto(prefer=prefer), "ec2") for prefer in ("wait", "cost", "wait")] == [400.0, 30.0, 400.0]
+
+
 def test_a_number_is_a_number_whatever_was_seen() -> None:
     assert kept_s([150.0], idle_for_time_s=3600.0) == 3600.0
     assert kept_s([150.0], idle_for_time_s=0.0) == 0.0
