@@ -65,7 +65,9 @@ def draw(seed: int, profile: str = "mixed") -> Scenario:
     settings = _with_limits(Dice(seed, profile, "limits"), _settings(dice, manner))
     settings = replace(settings, consolidate=Dice(seed, profile, "consolidate").happens(0.2))
     settings = with_terms(Dice(seed, profile, "terms"), settings)
-    settings = replace(settings, idle_for_time_s=AUTO) if Dice(seed, profile, "auto").happens(0.3) else settings
+    chance = Dice(seed, profile, "auto")
+    if chance.happens(0.3):
+        settings = replace(settings, idle_for_time_s=AUTO, prefer=chance.one_of(("balanced", "wait", "cost")))
     hours_s = HOUR_S * span(dice, *manner.hours)
     drawn = _jobs(dice, manner, settings, hours_s)
     drawn += _mishaps(dice, manner, settings, hours_s, [at_s for at_s, _kind, _args in drawn])
