@@ -22,8 +22,8 @@ from elastiq.settings import Settings
 
 __all__ = ["ConfigError", "Loaded", "load"]
 
-EXTRAS = {"hooks", "metrics", "web"}  # sections that `elastiq.extras` serves
 _SEEN_TERMS = ("worker_ad", "reserve_memory_mb", "reserve_disk_mb")  # these can change which jobs a pool runs
+EXTRAS = {"hooks", "metrics", "web"}  # sections that `elastiq.extras` serves
 
 
 @dataclass(frozen=True)
@@ -67,10 +67,10 @@ class Reader:
 
             extras[name] = self._values(self.sections[name], options_of(name))
         pools = self._pools({*CORE, batch, *scheduled, *EXTRAS}, substitute)
-        if elastiq["prefer"] == "wait" and pools:
-            name, pool = next(iter(pools.items()))
-            if "min_idle_vms" not in self.sections[name].entries:
-                pools[name] = replace(pool, terms=replace(pool.terms, min_idle_vms=1))
+        if elastiq["prefer"] == "wait":
+            from elastiq.quotas import keep_a_spare
+
+            keep_a_spare(pools, self.sections)
         values_of_core = {key: value for section in core.values() for key, value in section.items()}
         values_of_core.update(batch_options=batch_options, extras=extras)
         if elastiq["waiting_jobs_time_s"] == AUTO:

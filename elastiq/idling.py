@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from statistics import median
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -64,7 +63,7 @@ class Uses:
         deploy_s = s.estimated_vm_deploy_time_s_of(pool)
         if (key := (pool, s.prefer)) not in self._best:
             boots, pauses = self.seen.get(pool, ([], []))
-            boot_s, first = median(boots or [deploy_s]), AT_FIRST[s.prefer]
+            boot_s, first = sorted(boots or [deploy_s])[len(boots) // 2], AT_FIRST[s.prefer]
             tried = [part * boot_s for part in (first, *(PARTS if len(pauses) >= TO_BELIEVE else ()))]
             worth_s = WORTH[s.prefer] * boot_s
             costs = [sum(p if p <= kept_s else kept_s + worth_s for p in pauses) for kept_s in tried]

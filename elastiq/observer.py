@@ -195,16 +195,11 @@ class Observer:
         wall, mark = core.wall(), core.owner.mark
         reconcile.take_workers(core.registry, view, settled, self.observed_s, wall, self._explained, mark)
         core.tell("workers are not settled", self.settled_why, logging.INFO)
-        self._tell_identity()
-        self.ending.look(began, settled, self.sites(), self.no_end())
-
-    def _tell_identity(self) -> None:
-        core, text = self._core, ""
-        if core.registry.strangers:
+        if core.registry.strangers or "identity" in core.notices:
             from elastiq.strangers import doubt
 
-            text = doubt(core.registry)
-        core.tell("identity", text)
+            core.tell("identity", doubt(core.registry))
+        self.ending.look(began, settled, self.sites(), self.no_end())
 
     def _explained(self) -> Mapping[str, str]:
         from elastiq.strangers import explained

@@ -1,5 +1,5 @@
-"""Limits that contradict each other. Imported only for a configuration with a min_vms, min_idle_vms or
-max_vm_lifetime_s.
+"""Limits that contradict each other, and the spare of `prefer = wait`. Imported only for a configuration with that, or
+with a min_vms, min_idle_vms or max_vm_lifetime_s.
 """
 
 from __future__ import annotations
@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Collection, Iterator, Mapping
 
-from elastiq.inifile import Problems
+from elastiq.inifile import Problems, Section
 from elastiq.interfaces import Pool
 from elastiq.keys import CORE
 from elastiq.settings import Settings
@@ -35,6 +35,14 @@ def contradictions(s: Settings, all_pools: bool = True) -> Iterator[tuple[list[P
     if s.pools and all_pools and s.min_vms > room:
         text = f"{s.min_vms} is above the pools' max_vms, which are {room} together"
         yield [("", "min_vms"), *((name, "max_vms") for name in names)], text
+
+
+def keep_a_spare(pools: dict[str, Pool], sections: Mapping[str, Section]) -> None:
+    """`prefer = wait`: of the first pool, if it does not say itself how many machines are to be idle. ``pools``: by
+    section."""
+    for name, pool in list(pools.items())[:1]:
+        if "min_idle_vms" not in sections[name].entries:
+            pools[name] = replace(pool, terms=replace(pool.terms, min_idle_vms=1))
 
 
 def check_quotas(

@@ -76,8 +76,7 @@ class Recording:
         self._folder.mkdir(mode=0o700, exist_ok=True)
         for old in sorted(self._folder.glob("*.txt"))[:-days]:
             old.unlink()
-        disk = os.statvfs(self._folder)
-        if disk.f_bavail * disk.f_frsize < ROOM:
+        if (disk := os.statvfs(self._folder)).f_bavail * disk.f_frsize < ROOM:
             raise OSError(errno.ENOSPC, f"less than {ROOM // 1_000_000} MB are free")
         self._numbers, self._said = {}, {}
 

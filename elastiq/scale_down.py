@@ -63,9 +63,8 @@ def drains(s: Situation, reserved: AbstractSet[str], leaving: Mapping[str, str])
         elif pool and unused[pool.name] <= pool.terms.min_idle_vms:
             continue
         else:
-            why = f"idle for {node.idle_s:.0f} s"
-            if s.settings.idle_for_time_s_of(node.pool) == AUTO:
-                why += f" of {s.idle_for_s(node.pool):.0f} s (auto)"
+            auto = s.settings.idle_for_time_s_of(node.pool) == AUTO
+            why = f"idle for {node.idle_s:.0f} s" + (f" of {s.idle_for_s(node.pool):.0f} s (auto)" if auto else "")
             unused[node.pool] -= 1
         steps.append(Step(node, why))
         spare.subtract(minima_of)

@@ -90,7 +90,7 @@ ON_DEMAND = {
     "elastiq.notices": "a notice of the cloud",
     "elastiq.preparing": "a batch system that prepares launches or registers machines",
     "elastiq.prices": "a price or a cap on the cost",
-    "elastiq.quotas": "a min_vms, min_idle_vms or max_vm_lifetime_s",
+    "elastiq.quotas": "a min_vms, min_idle_vms or max_vm_lifetime_s, or prefer = wait",
     "elastiq.rare_values": "a key that few files have, or a number that is none",
     "elastiq.refusals": "a launch that was refused, a machine that never joined, or a notice of the cloud",
     "elastiq.extras": "a section [hooks], [metrics] or [web]",

@@ -19,7 +19,7 @@ from contextlib import suppress
 from dataclasses import replace
 from glob import glob
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, Mapping, Optional, Sequence
+from typing import Any, Mapping, Sequence
 
 from elastiq import interfaces
 from elastiq.command import CommandError, CommandNotFound, CommandResult, run
@@ -29,9 +29,6 @@ from elastiq.plugins.batch import htcondor_ads as ads
 from elastiq.plugins.batch import htcondor_jobs as queue
 from elastiq.plugins.batch import htcondor_slots as pool
 from elastiq.plugins.batch.htcondor_options import OPTIONS
-
-if TYPE_CHECKING:
-    from elastiq.plugins.batch.htcondor_watch import QueueWatch
 
 SCHEDDS_AT_ONCE = 16
 UNLISTED_READS = 20
@@ -63,7 +60,7 @@ class HTCondor(BatchSystem):
         self._gives_reason = True
         self._drains: dict[str, str] = {}  # the last drain of each worker, as its reason shows it
         self._undone: dict[str, set[str]] = {}  # the last ones that were cancelled
-        self._watch: Optional[QueueWatch] = None
+        self._watch: Any = None  # a `QueueWatch`, once it was asked for
         self.watches = bool(values.get("watch_queue", True))
         self.can_drain = bool(values.get("drain", True))
         self.call_deadline_s = 4 * self._timeout_s  # a drain is up to three commands, and one more to undo it
@@ -100,7 +97,7 @@ class HTCondor(BatchSystem):
         from elastiq.plugins.batch.htcondor_watch import QueueWatch, queue_log
 
         self._watch = self._watch or QueueWatch(queue_log(self._timeout_s))
-        return self._watch.news()
+        return bool(self._watch.news())
 
     def jobs_recorded_on(self, workers: Sequence[str]) -> Mapping[str, int]:
         """How many jobs the schedds hold as running on these workers; all of them must answer."""

@@ -109,10 +109,9 @@ class EC2Cloud(interfaces.Cloud):
         bad = [row for row in rows if row.get("Events") or "impaired" in str(row)]
         if not bad:
             return {}
-        from elastiq.plugins.cloud.ec2_problems import problem
+        from elastiq.plugins.cloud.ec2_problems import problems
 
-        found = {row.get("InstanceId"): problem(row) for row in bad}
-        return {key: found[key] for key in ids if found.get(key)}
+        return problems(bad, ids)
 
     def flavours(self, names: Sequence[str]) -> Mapping[str, interfaces.Resources]:
         """By DescribeInstanceTypes; empty where the cloud does not let us see it: it is not asked again."""

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, Mapping
+from typing import Any, Iterable, Mapping
 
 _ENDING_EVENTS = ("instance-retirement", "instance-stop")
+
+
+def problems(rows: Iterable[Mapping[str, Any]], ids: Iterable[str]) -> dict[str, str]:
+    """What is held against each of these instances that has something against it."""
+    found = {row.get("InstanceId"): problem(row) for row in rows}
+    return {key: found[key] for key in ids if found.get(key)}
 
 
 def problem(row: Mapping[str, Any]) -> str:

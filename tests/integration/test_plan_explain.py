@@ -347,7 +347,8 @@ def test_beside_a_daemon_the_times_are_its_own_and_nothing_is_changed(head: Head
         status = head.json("status")
         assert status["queue"]["groups"][0]["explanation"] and status["pools"][0]["detail"] == pool["detail"]
     assert {request["Action"][:8] for request in cloud.requests} == {"Describe"}
-    assert head.commands() == {"condor_q", "condor_status"}
+    # The daemon beside it asks where the schedd's queue is, to watch it.
+    assert head.commands() == {"condor_q", "condor_status", "condor_config_val"}
 
 
 def test_the_life_of_a_machine_is_explained_at_each_of_its_steps(head: Head, cloud: EC2Server) -> None:
