@@ -30,6 +30,7 @@ from benchmarks.policy.ground import PLACEMENTS, Ground, Played, Runner, Workloa
 from elastiq.inifile import ConfigError
 
 DEFAULT = "elastiq"
+PREFERRED = ("wait", "cost")  # what else `prefer` may say: elastiq's own, no rivals of its default
 DOMINATED = 1
 QUICK = ("burst", "daily")
 QUICK_DAYS = 2
@@ -70,8 +71,10 @@ def compare(
         least.append(bound)
         makers: dict[str, Maker] = {DEFAULT: partial(elastiq_rule.Elastiq, changed={})}
         for text in variants:
-            makers[f"{DEFAULT} {text}"] = partial(elastiq_rule.Elastiq, changed=elastiq_rule.parsed(text))
+            makers[f"{DEFAULT}, {text}"] = partial(elastiq_rule.Elastiq, changed=elastiq_rule.parsed(text))
         if not alone:
+            for said in PREFERRED:
+                makers[f"{DEFAULT}, prefer = {said}"] = partial(elastiq_rule.Elastiq, changed={"prefer": said})
             makers.update(rivals(bound, workload))
         for rule, maker in makers.items():
             plays.setdefault(rule, []).append(played(maker, workload, seed))

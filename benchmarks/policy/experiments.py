@@ -22,19 +22,24 @@ class Experiment:
     changed: Mapping[str, str] = field(default_factory=dict)
     placement: str = "fullest"
     flavours: Union[Sequence[float], str] = ()
+    own_size: bool = False
 
 
+SIZES = tuple(2.0**n for n in range(8))
 EXPERIMENTS = (
     Experiment("the default"),
     *(Experiment(f"idle_for_time_s = {s}", {"idle_for_time_s": s}) for s in ("15", "30", "60", "120", "300", "3600")),
-    *(Experiment(f"waiting_jobs_time_s = {s}", {"waiting_jobs_time_s": s}) for s in ("0", "120", "300")),
+    *(Experiment(f"waiting_jobs_time_s = {s}", {"waiting_jobs_time_s": s}) for s in ("40", "120", "300")),
     Experiment("check_queue_every_s = 5", {"check_queue_every_s": "5"}),
     Experiment("one hot spare: min_idle_vms = 1", {"min_idle_vms": "1"}),
     Experiment("consolidate = yes", {"consolidate": "yes"}),
     Experiment("the oldest machine first", placement="oldest"),
     Experiment("the emptiest machine first", placement="emptiest"),
     Experiment("a job where it prolongs least", placement="end"),
-    Experiment("flavours of 1, 2, 4, 8 ... cores", flavours=tuple(2.0**n for n in range(8))),
+    Experiment("the oldest first, and consolidate = yes", {"consolidate": "yes"}, "oldest"),
+    Experiment("flavours of 1, 2, 4, 8 ... cores", flavours=SIZES),
+    Experiment("flavours, the oldest machine first", placement="oldest", flavours=SIZES),
+    Experiment("flavours, START of more than half", flavours=SIZES, own_size=True),
     Experiment("flavours of the jobs' own sizes", flavours=OWN),
 )
 
@@ -56,7 +61,7 @@ def tried(make: Callable[[int], Workload], seeds: Sequence[int]) -> list[measure
         plays: list[Played] = []
         least: list[Bounds] = []
         for seed in seeds:
-            workload = shaped(make(seed), one.flavours, one.placement)
+            workload = replace(shaped(make(seed), one.flavours, one.placement), own_size=one.own_size)
             runner = Elastiq(workload, seed, one.changed)
             plays.append(play(workload, runner.world, runner))
             least.append(bounds(workload.jobs, workload.cpus, fmean(workload.boot_s), bool(workload.flavours)))

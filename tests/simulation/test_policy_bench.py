@@ -147,6 +147,16 @@ def test_small_flavours_cost_less_where_jobs_are_small_and_no_less_than_their_bo
     assert play.cost_h >= measure.own_bound_h(play) and play.cost_h == played(ELASTIQ, own, 1).cost_h
 
 
+def test_machines_of_their_own_size_start_nothing_smaller_and_none_is_launched_in_vain() -> None:
+    # A job of eight cores, and one of one core that comes when the other's machine is empty and not ended yet.
+    made = shaped(workload((0.0, 8.0, 600.0), (745.0, 1.0, 60.0)), (1, 8), "fullest")
+    found = {}
+    for own_size in (False, True):
+        play = played(ELASTIQ, replace(made, own_size=own_size), 1)
+        found[own_size] = (play.launches, play.unfinished, play.waits_s[-1] > 60.0)
+    assert found == {False: (1, 0, False), True: (2, 0, True)}
+
+
 def test_a_task_waits_for_those_before_it() -> None:
     first, second = jobs_of((0.0, 1.0, 500.0), (0.0, 1.0, 50.0))
     graph = [second._replace(after=("0",)), first]
@@ -306,7 +316,11 @@ def test_the_command_gives_one_object_and_says_whether_elastiq_lost(
     assert "hpc2n: skipped, ELASTIQ_TRACES" in err
     found = json.loads(out)
     assert list(found) == ["burst"] and not found["burst"]["dominated_by"]
-    assert {"elastiq", "Slurm, idle 300", "cluster-autoscaler"} <= {one["rule"] for one in found["burst"]["rules"]}
+    told = {one["rule"]: one for one in found["burst"]["rules"]}
+    assert {"elastiq", "Slurm, idle 300", "cluster-autoscaler"} <= set(told)
+    rows = [told[name] for name in ("elastiq, prefer = cost", "elastiq", "elastiq, prefer = wait")]
+    assert rows[0]["cost_h"] < rows[1]["cost_h"] < rows[2]["cost_h"]
+    assert rows[0]["mean_wait_s"] > rows[1]["mean_wait_s"] > rows[2]["mean_wait_s"]
     with pytest.raises(SystemExit) as wrong:
         main(["--elastiq", "idle_time=1"])
     assert wrong.value.code == 2 and "no such key" in capsys.readouterr().err
