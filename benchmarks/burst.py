@@ -39,10 +39,13 @@ IDEAL_HOURS = JOBS * JOB_S / CORES / 3600.0
 DAY_S = 86_400.0
 ASSUMED = Assumed({"8-core": Resources(cpus=float(CORES))}, boot_s=(120.0, 120.0))
 OURS = {
-    "elastiq, as the example file has it": ("idle_for_time_s=auto",),
-    "elastiq, and waiting_jobs_time_s = 0": ("idle_for_time_s=auto", "waiting_jobs_time_s=0"),
-    "elastiq, idle_for_time_s = 300": ("idle_for_time_s=300",),
-    "elastiq, as an old file has it (3600)": ("idle_for_time_s=3600",),
+    "elastiq, as the example file has it": ("idle_for_time_s=auto", "waiting_jobs_time_s=auto"),
+    "elastiq, and prefer = cost": ("idle_for_time_s=auto", "waiting_jobs_time_s=auto", "prefer=cost"),
+    "elastiq, idle_for_time_s = 300": ("idle_for_time_s=300", "waiting_jobs_time_s=auto"),
+    "elastiq, as an old file has it (3600, and waiting_jobs_time_s = 40)": (
+        "idle_for_time_s=3600",
+        "waiting_jobs_time_s=40",
+    ),
 }
 
 
