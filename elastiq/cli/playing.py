@@ -39,7 +39,10 @@ class Work:
         part = Part(args.begin[0] or 0.0, args.end[0], args.begin[1], args.end[1], args.days, args.split_at)
         self.source = Source("" if args.example else args.trace, args.format or "", (part,), args.seed)
         self._observed = observed(paths)
-        self._given = Given(dict(args.flavour), args.price, args.boot_time, args.billed_by, args.seed)
+        self.grid = self.config.keys.grid(args.sweep) if args.sweep else []
+        self.config.expect([*self.set, *(change for changes in self.grid for change in changes)])
+        flavours, elsewhere = dict(args.flavour), self.config.flavours
+        self._given = Given(flavours, args.price, args.boot_time, args.billed_by, args.seed, elsewhere)
 
     def _configuration(self, paths: Paths) -> tuple[str, Configuration]:
         """Where it comes from, for a person."""
@@ -107,7 +110,7 @@ class Found:
 def sweep(work: Work) -> Found:
     """The grid, with the present settings as one of its rows, or before it."""
     keys = work.config.keys
-    grid = keys.grid(work.args.sweep)
+    grid = work.grid
     swept = {change.name: (change.section, change.key) for change in grid[0]}
     set_to = {(change.section, change.key): change.value for change in work.set}
     now = {name: set_to.get(place, keys.now(*place)) for name, place in swept.items()}

@@ -30,13 +30,15 @@ class Observed:
 
 @dataclass(frozen=True)
 class Given:
-    """What a person says of it. ``prices`` are an hour's, with the name of a pool or flavour, or none for all."""
+    """What a person says of it. ``prices`` are an hour's, with the name of a pool or flavour, or none for all.
+    ``elsewhere``: flavours of the file or of other runs, of which something may be said though it is of no use here."""
 
     flavours: Mapping[str, Resources] = field(default_factory=dict)
     prices: Sequence[tuple[str, float]] = ()
     boot_s: Optional[tuple[float, float]] = None
     billed_s: float = 1.0
     seed: int = 1
+    elsewhere: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -51,7 +53,7 @@ class Supposition:
 
 def suppose(settings: Settings, given: Given, observed: Observed) -> Supposition:
     """Raises `OverrideError` where a size is not known, or something is said of what there is not."""
-    settings = _priced(settings, given.prices)
+    settings = _priced(settings, given)
     sizes = {(pool.name, flavour): size for pool in settings.pools for flavour, size in _sizes(pool, given, observed)}
     _all_used(settings, given)
     boot_s, of_boot = _boot(given, observed)
@@ -92,6 +94,8 @@ def _sizes(pool: Pool, given: Given, observed: Observed) -> Iterator[tuple[str, 
 def _all_used(settings: Settings, given: Given) -> None:
     names = {flavour for pool in settings.pools for flavour in pool.flavours}
     for name in given.flavours:
+        if name not in names and name in given.elsewhere:
+            continue
         if name not in names:
             raise OverrideError(f"--flavour {name}: no pool has this flavour, {_hint(name, names)}")
         stating = [pool.name for pool in settings.pools if name in pool.flavours and pool.capacity.cpus is not None]
@@ -105,16 +109,16 @@ def _hint(name: str, names: set[str]) -> str:
     return f"did you mean {meant}?" if meant else f"there are: {', '.join(sorted(filter(None, names)))}"
 
 
-def _priced(settings: Settings, prices: Sequence[tuple[str, float]]) -> Settings:
+def _priced(settings: Settings, given: Given) -> Settings:
     pools = list(settings.pools)
-    for name, price in prices:
+    for name, price in given.prices:
         flavour = name.partition("/")[0]
         named = [pool for pool in pools if name in ("", pool.name)]
         if named:
             pools = [replace(pool, prices={"*": price}) if pool in named else pool for pool in pools]
         elif any(flavour in pool.flavours for pool in pools):
             pools = [_with_price(pool, name, price) if flavour in pool.flavours else pool for pool in pools]
-        else:
+        elif flavour not in given.elsewhere:
             names = {pool.name for pool in pools} | {flavour for pool in pools for flavour in pool.flavours}
             raise OverrideError(f"--price {name}={price:g}: no pool or flavour has this name, {_hint(name, names)}")
     return replace(settings, pools=tuple(pools))

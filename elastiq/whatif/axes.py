@@ -75,4 +75,6 @@ def _flavours(keys: Keys, supposed: Supposition) -> Iterator[Axis]:
     for pool in supposed.settings.pools:
         flavours = pool.flavours[:MOST_FLAVOURS]
         if len(pool.flavours) > 1:
-            yield _axis(keys, f"pool:{pool.name}.flavour", [*flavours, ", ".join(reversed(pool.flavours))])
+            fewer = [[one for one in flavours if one != left] for left in flavours] if len(flavours) > 2 else []
+            several = [", ".join(names) for names in ([*reversed(pool.flavours)], *fewer)]
+            yield _axis(keys, f"pool:{pool.name}.flavour", [*flavours, *several])

@@ -7,12 +7,13 @@ what keeps elastiq from launching or ending at all.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Sequence
+from typing import Any, Iterable, Mapping, Optional, Sequence
 
 from elastiq import config
 from elastiq.inifile import ConfigError, Entry, Section
+from elastiq.interfaces import Cloud, Pool
 from elastiq.keys import CORE, POOL
 from elastiq.names import known
 from elastiq.options import Kind, Option
@@ -51,12 +52,17 @@ class Configuration:
         reader = _Reader(path, ())
         self.keys = reader.keys()  # before anything is found to be wrong
         self._notes = tuple(reader.notes)
-        reader.load()
+        self.flavours = frozenset(flavour for pool in reader.load().settings.pools for flavour in pool.flavours)
+
+    def expect(self, changes: Iterable[Change]) -> None:
+        """Those of other runs: their flavours may have prices and sizes in every run."""
+        named = {flavour for change in changes if change.key == "flavour" for flavour in _words(change.value)}
+        self.flavours |= named
 
     def with_changes(self, changes: Sequence[Change]) -> Supposed:
         """Raises `OverrideError` if these values do not go together."""
         try:
-            settings = _Reader(self.path, changes).load().settings
+            settings = _Reader(self.path, changes, self.flavours).load().settings
         except ConfigError as error:
             given = " ".join(f"--set {change}" for change in changes)
             raise OverrideError(f"with {given}: {error.problems[0].partition(': ')[2]}") from None
@@ -66,8 +72,9 @@ class Configuration:
 class _Reader(config.Reader):
     """One reading of the file, with changes."""
 
-    def __init__(self, path: Path, changes: Sequence[Change]) -> None:
+    def __init__(self, path: Path, changes: Sequence[Change], flavours: Iterable[str] = ()) -> None:
         super().__init__(path)
+        self._flavours = frozenset(flavours)
         self.notes: list[str] = []
         self._no_part = {*_NO_PART, *known(BATCH_GROUP, BUILT_IN[BATCH_GROUP])}
         for name in [name for name in self.sections if name.partition(":")[0] in self._no_part]:
@@ -96,6 +103,17 @@ class _Reader(config.Reader):
                 options[name] = _by_name(OPTIONS)
         return Keys(options, dict(self.sections), pools, sorted(self._no_part), self.path.parent)
 
+    def _pool(self, cloud: type[Cloud], section: str, given: Mapping[str, Optional[str]]) -> Optional[Pool]:
+        """Without the prices of flavours that only other runs have."""
+        made = super()._pool(cloud, section, given)
+        priced = self.priced.get(section)
+        if priced is None:
+            return made
+        others = self._flavours.difference(priced.flavours)
+        prices = {name: price for name, price in priced.prices.items() if name.partition("/")[0] not in others}
+        self.priced[section] = replace(priced, prices=prices)
+        return made and replace(made, prices=prices)
+
     def _batch(self, name: str) -> tuple[str, dict[str, Any]]:
         """None: its section has no part in it, and it may not be installed here."""
         return name, {}
@@ -108,6 +126,11 @@ class _Reader(config.Reader):
                 self.notes.append(why)
         section.entries.setdefault("cluster_name", Entry("elastiq", "cluster_name", "simulated", section.line))
         self.sections.setdefault("elastiq", section)
+
+
+def _words(text: str) -> list[str]:
+    """The items of a list, as `values.parse` splits it."""
+    return text.replace(",", " ").split()
 
 
 def _by_name(options: Sequence[Option]) -> dict[str, Option]:

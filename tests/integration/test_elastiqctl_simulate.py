@@ -146,6 +146,26 @@ def test_present_settings_that_are_not_among_the_values_come_first(desk: Desk) -
     assert set(KEYS) <= set(rows[0]) and rows[0]["jobs_done"] == "20"
 
 
+PRICED = CONFIG.replace("flavour = small\ncpus = 4\nprice = 0.5", "flavour = large, small, mid\nprice = {price}")
+SIZES = "--flavour large=8:16000 --flavour mid=4:8000 --flavour small=2:4000".split()
+
+
+@pytest.mark.parametrize("said", ["file", "option"])
+def test_flavours_with_prices_of_their_own_can_be_swept_and_searched(desk: Desk, said: str) -> None:
+    prices = {"small": "0.05", "mid": "0.1", "large": "0.2"}
+    in_file = ", ".join(f"{name}={price}" for name, price in prices.items()) if said == "file" else ""
+    desk.write("elastiq.conf", PRICED.format(price=in_file))
+    more = [*SIZES] if said == "file" else [*SIZES, *(f"--price={name}={price}" for name, price in prices.items())]
+    sweep = "ec2.flavour=large,small,mid;large;small;large,mid"
+    found = desk.json(*CONF, "jobs.swf", *more, "--sweep", sweep)
+    assert [run["settings"]["ec2.flavour"] for run in found] == sweep.partition("=")[2].split(";")
+    assert found[1]["cost"] == pytest.approx(4 * found[2]["cost"], rel=0.2)
+    assert desk.json(*CONF, "jobs.swf", *more, "--set", "ec2.flavour=mid")["cost"] is not None
+    cheap = ["--set", "broker.policy=least-waste", "--price", "mid=0.001", "--suggest", "--max-wait", "9999"]
+    (cheaper,) = desk.json(*CONF, "jobs.swf", *more, *cheap, "--runs", "20")["suggestions"]
+    assert cheaper["settings"]["[ec2]flavour"] in ("mid", "large, mid")
+
+
 def test_a_report_and_a_table_are_written_beside_what_is_printed(desk: Desk) -> None:
     out, _ = desk(*CONF, "jobs.swf", "--sweep", "max_vms=1,2", "--report", "out.html", "--csv", "out.csv")
     assert "written: out.html" in out and "now" in out

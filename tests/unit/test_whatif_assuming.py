@@ -98,3 +98,14 @@ def test_the_boot_time_is_given_or_seen_or_assumed(
     found = suppose(SETTINGS, replace(BOTH, boot_s=given), seen)
     assert found.assumed.boot_s == boot_s
     assert any(said in note for note in found.notes)
+
+
+@pytest.mark.parametrize(
+    "given", [Given({"huge": LARGE}), Given(prices=[("huge", 1.0)]), Given(prices=[("huge/spot", 1.0)])]
+)
+def test_what_is_said_of_a_flavour_of_another_run_is_of_no_use_here_and_no_mistake(given: Given) -> None:
+    settings = Settings("alice", (replace(POOL, capacity=SMALL),))
+    found = suppose(settings, replace(given, elsewhere=frozenset({"huge"})), Observed())
+    assert "huge" not in found.assumed.flavours and found.assumed.prices == {}
+    with pytest.raises(OverrideError, match="huge"):
+        suppose(settings, given, Observed())

@@ -185,3 +185,14 @@ def test_what_is_taken_without_a_file_are_the_defaults_of_the_example() -> None:
         key: value for key, value in vars(example).items() if key not in left
     }
     assert shipped.max_vms == 20 and shipped.pools[0].capacity.cpus == 8
+
+
+def test_prices_of_the_flavours_of_other_runs_are_passed_over_and_those_of_none_refused(file: Path) -> None:
+    config = Configuration(file)
+    large = config.with_changes([config.keys.change("ec2.flavour=large")]).settings.pools[0]
+    assert (large.flavours, large.prices) == (("large",), {"large": 0.4})
+    new = [config.keys.change("ec2.price=small=0.1, mid=0.2")]
+    with pytest.raises(OverrideError, match="names mid, which is no pool's flavour"):
+        config.with_changes(new)
+    config.expect([config.keys.change("ec2.flavour=small, mid")])
+    assert config.with_changes(new).settings.pools[0].prices == {"small": 0.1}

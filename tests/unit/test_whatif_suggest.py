@@ -203,5 +203,10 @@ def test_idle_times_follow_the_boot_time() -> None:
     assert {"30", "60", "120", "240", "3600"} <= set(values) and "auto" not in values  # that is the present one
 
 
+def test_flavours_are_tried_alone_in_another_order_and_without_each_one() -> None:
+    values = tried(**{"ec2.flavour": "a, b, c"})["ec2.flavour"]
+    assert {"b", "c", "c, b, a", "b, c", "a, c", "a, b"} <= set(values)
+
+
 def test_one_flavour_leaves_nothing_to_choose() -> None:
     assert not {"ec2.flavour", "broker.policy"} & set(tried())
