@@ -69,7 +69,7 @@ class Work:
         settings = self.config.with_changes((*kept, *changes)).settings if changes else self.settings.settings
         given = self._given if seed is None else replace(self._given, seed=seed)
         supposed = suppose(settings, given, self._observed)
-        named = {change.name: change.value for change in self.set} if named is None else named
+        named = {change.name: change.printed for change in self.set} if named is None else named
         return Run(supposed, source or self.source, named, over_time)
 
     def play(self, runs: Sequence[Run], words: Callable[[int], str] = lambda done: "") -> list[Outcome]:
@@ -112,11 +112,11 @@ def sweep(work: Work) -> Found:
     keys = work.config.keys
     grid = work.grid
     swept = {change.name: (change.section, change.key) for change in grid[0]}
-    set_to = {(change.section, change.key): change.value for change in work.set}
+    set_to = {(change.section, change.key): change.printed for change in work.set}
     now = {name: set_to.get(place, keys.now(*place)) for name, place in swept.items()}
     present = next((at for at, changes in enumerate(grid) if all(_is_now(work, one) for one in changes)), None)
     runs = [
-        work.run(changes, {change.name: change.value for change in changes}, at == present)
+        work.run(changes, {change.name: change.printed for change in changes}, at == present)
         for at, changes in enumerate(grid)
     ]
     if present is None:

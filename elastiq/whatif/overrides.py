@@ -7,7 +7,7 @@ A key is named as in the file: ``idle_for_time_s``, ``quota.max_vms``, ``ec2.fla
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import product
 from math import prod
 from pathlib import Path
@@ -28,15 +28,21 @@ class OverrideError(ValueError):
 
 @dataclass(frozen=True)
 class Change:
-    """``name`` is the key as it was given: the name of a column."""
+    """``name`` is the key as it was given: the name of a column. ``secret``: its value is shown to nobody."""
 
     section: str
     key: str
-    value: str
+    value: str = field(repr=False)
     name: str
+    shown: str = ""  # the value as it may be printed; the same if empty
 
     def __str__(self) -> str:
-        return f"{self.name}={self.value}"
+        return f"{self.name}={self.printed}"
+
+    @property
+    def printed(self) -> str:
+        """The value, without what is a secret."""
+        return self.shown or self.value
 
 
 class Keys:
@@ -61,7 +67,7 @@ class Keys:
         """Of ``key=value``. Raises `OverrideError`."""
         name, equals, value = (part.strip() for part in text.partition("="))
         if not equals:
-            raise OverrideError(f"{what} {text}: is not of the form key=value, as {what} idle_for_time_s=300")
+            raise OverrideError(f"{what} {_head(text)}: is not of the form key=value, as {what} idle_for_time_s=300")
         section, key = self.find(name, what)
         return self._changed(section, key, name, value, what)
 
@@ -124,11 +130,13 @@ class Keys:
                     yield f"{change.name}: {own}; write {section}.{change.key}"
 
     def _changed(self, section: str, key: str, name: str, value: str, what: str) -> Change:
+        option = self._options[section][key]
+        shown = values.shown(option, value)
         try:
-            values.parse(self._options[section][key], value, self._home)
+            values.parse(option, value, self._home)
         except ValueError as error:
-            raise OverrideError(f"{what} {name}={value}: {error}") from None
-        return Change(section, key, value, name)
+            raise OverrideError(f"{what} {name}={shown}: {error}") from None
+        return Change(section, key, value, name, "" if shown == value else shown)
 
     def _pool(self, pool: str, name: str, what: str) -> str:
         if pool not in self._pools:
@@ -173,12 +181,19 @@ class Keys:
     def _axis(self, text: str) -> list[Change]:
         name, equals, given = (part.strip() for part in text.partition("="))
         if not equals or not given:
-            raise OverrideError(f"--sweep {text}: is not of the form key=value,value, as idle_for_time_s=60,300,900")
+            raise OverrideError(
+                f"--sweep {_head(text)}: is not of the form key=value,value, as idle_for_time_s=60,300,900"
+            )
         section, key = self.find(name, "--sweep")
         # Values that are lists themselves have commas.
         parts = given.split(";" if ";" in given else ",")
         found = [self._changed(section, key, name, part.strip(), "--sweep") for part in parts]
         return list(dict.fromkeys(found))
+
+
+def _head(text: str) -> str:
+    """The key of what has no proper form: what stands behind it may be a secret."""
+    return re.sub(r"(?<!pool)[\s:=].*", "", text.strip(), flags=re.S)
 
 
 def _written(value: Any) -> str:

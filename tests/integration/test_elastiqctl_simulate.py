@@ -166,6 +166,35 @@ def test_flavours_with_prices_of_their_own_can_be_swept_and_searched(desk: Desk,
     assert cheaper["settings"]["[ec2]flavour"] in ("mid", "large, mid")
 
 
+SECRET = "hunter2hunter2"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "--set ec2.aws_secret_access_key=SECRET --set ec2.aws_access_key_id=A --json",
+        "--set ec2.aws_secret_access_key=SECRET --set ec2.aws_access_key_id=A --report page.html --csv rows.csv",
+        "--sweep ec2.aws_secret_access_key=SECRET,other --set ec2.aws_access_key_id=A --report page.html --json",
+        "--set ec2.aws_secret_access_key=SECRET --set ec2.aws_access_key_id=A --sweep max_vms=2,3 --csv rows.csv",
+        "--set ec2.aws_secret_access_key=SECRET --set min_vms=9",
+        "--set ec2.aws_secret_access_key=SECRET --set ec2.aws_secret_access_key=SECRET",
+        "--set 'ec2.aws_secret_access_key SECRET'",
+        "--set ec2.aws_secret_access_key:SECRET",
+        "--set ec2.aws_secret_acces_key=SECRET",
+        "--sweep 'ec2.aws_secret_access_key SECRET'",
+        "--set ec2.endpoint_url=https://me:SECRET@nowhere/ --json",
+    ],
+)
+def test_a_secret_is_shown_nowhere(desk: Desk, words: str) -> None:
+    desk.write("elastiq.conf", CONFIG.replace("credentials_file = /nowhere/keys\n", ""))
+    before = set(desk.path.iterdir())
+    with desk.popen(*CONF, "jobs.swf", *shlex.split(words.replace("SECRET", SECRET))) as process:
+        out, err = process.communicate(timeout=PATIENCE_S)
+    written = [file.read_text("utf-8") for file in set(desk.path.iterdir()) - before]
+    assert process.returncode in (0, 2) and "Traceback" not in err
+    assert (out or err) and SECRET not in "".join([out, err, *written])
+
+
 def test_a_report_and_a_table_are_written_beside_what_is_printed(desk: Desk) -> None:
     out, _ = desk(*CONF, "jobs.swf", "--sweep", "max_vms=1,2", "--report", "out.html", "--csv", "out.csv")
     assert "written: out.html" in out and "now" in out
