@@ -11,9 +11,11 @@ from typing import Iterator, Mapping, Optional, Sequence
 from elastiq.interfaces import Pool, Resources
 from elastiq.names import nearest
 from elastiq.settings import Settings
+from elastiq.whatif.ec2_sizes import size_by_name
 from elastiq.whatif.overrides import OverrideError
 from elastiq.whatif.study import sizes_of
 from elastiq.whatif.terms import Assumed
+from elastiq.wording import counted
 
 BOOT_S = 120.0
 
@@ -54,7 +56,12 @@ class Supposition:
 def suppose(settings: Settings, given: Given, observed: Observed) -> Supposition:
     """Raises `OverrideError` where a size is not known, or something is said of what there is not."""
     settings = _priced(settings, given)
-    sizes = {(pool.name, flavour): size for pool in settings.pools for flavour, size in _sizes(pool, given, observed)}
+    by_name: dict[str, Resources] = {}
+    sizes = {
+        (pool.name, flavour): size
+        for pool in settings.pools
+        for flavour, size in _sizes(pool, given, observed, by_name)
+    }
     _all_used(settings, given)
     boot_s, of_boot = _boot(given, observed)
     prices, unpriced = {}, []
@@ -65,7 +72,7 @@ def suppose(settings: Settings, given: Given, observed: Observed) -> Supposition
                 unpriced.append(flavour or f"pool {pool.name}")
             else:
                 prices[pool.name, flavour] = price
-    notes = [of_boot]
+    notes = [*map(_of_name, by_name.items()), of_boot]
     if unpriced:
         names = ", ".join(dict.fromkeys(unpriced))
         notes.append(f"cost is not known: no price of {names}; say it with --price 0.10, or the key price of the pool")
@@ -78,17 +85,29 @@ def suppose(settings: Settings, given: Given, observed: Observed) -> Supposition
     return Supposition(settings, assumed, tuple(sizes_of(settings, assumed).values()), tuple(notes))
 
 
-def _sizes(pool: Pool, given: Given, observed: Observed) -> Iterator[tuple[str, Resources]]:
-    """By the pool's own keys, else by a person, else by workers that joined."""
+def _sizes(
+    pool: Pool, given: Given, observed: Observed, by_name: dict[str, Resources]
+) -> Iterator[tuple[str, Resources]]:
+    """By the pool's own keys, else by a person, else by workers that joined, else by the name at EC2: what that tells
+    is added to ``by_name``."""
     for flavour in pool.flavours:
         said = given.flavours.get(flavour, Resources())
         learned = observed.flavours.get((pool.name, flavour), Resources())
         size = pool.capacity.merged(said).merged(learned)
+        named = size_by_name(flavour) if size.cpus is None and pool.kind == "ec2" else None
+        if named is not None:
+            size = by_name[flavour] = size.merged(named)
         if size.cpus is None:
             where = f"pool {pool.name}" + (f", flavour {flavour}" if flavour else "")
             say = f"--flavour {flavour}=CORES:MEMORY_MB" if flavour else "--set pool:" + pool.name + ".cpus=CORES"
             raise OverrideError(f"{where}: what a machine has is not known; say it with {say}, or the pool's key cpus")
         yield flavour, size
+
+
+def _of_name(found: tuple[str, Resources]) -> str:
+    name, size = found
+    has = f"{counted(size.cpus or 0.0, 'core')}, {(size.memory_mb or 0.0) / 1024:g} GiB"
+    return f"{name}: {has} by its name; say otherwise with --flavour"
 
 
 def _all_used(settings: Settings, given: Given) -> None:

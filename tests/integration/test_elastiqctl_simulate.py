@@ -123,6 +123,12 @@ def test_the_configuration_of_a_head_node_needs_neither_keys_nor_files_nor_libra
     assert found["mean_wait_s"] > 0
 
 
+def test_the_example_configuration_can_be_simulated_as_shipped(desk: Desk) -> None:
+    shipped = desk.write("shipped.conf", (ROOT / "elastiq.conf.example").read_text("utf-8"))
+    out, err = desk("--config", str(shipped), "jobs.swf")
+    assert err == "" and "c5.xlarge: 4 cores, 8 GiB by its name; say otherwise with --flavour" in out
+
+
 def test_a_key_is_set_and_makes_a_difference(desk: Desk) -> None:
     jobs = desk.write("burst.swf", swf(12, every_s=1, run_s=1200)).name
     free, one = desk.json(*CONF, jobs), desk.json(*CONF, jobs, "--set", "max_vms=1")

@@ -9,6 +9,7 @@ import pytest
 from elastiq.interfaces import Pool, Resources
 from elastiq.settings import Settings
 from elastiq.whatif.assuming import BOOT_S, Given, Observed, suppose
+from elastiq.whatif.ec2_sizes import size_by_name
 from elastiq.whatif.overrides import OverrideError
 
 SMALL, LARGE = Resources(cpus=2.0, memory_mb=4000.0), Resources(cpus=16.0, memory_mb=64_000.0)
@@ -109,3 +110,35 @@ def test_what_is_said_of_a_flavour_of_another_run_is_of_no_use_here_and_no_mista
     assert "huge" not in found.assumed.flavours and found.assumed.prices == {}
     with pytest.raises(OverrideError, match="huge"):
         suppose(settings, given, Observed())
+
+
+@pytest.mark.parametrize(
+    ("name", "cpus", "gib"),
+    [
+        ("c5.xlarge", 4, 8), ("c5.18xlarge", 72, 144), ("c6g.medium", 1, 2), ("m5.large", 2, 8), ("m7a.medium", 1, 4),
+        ("m6i.32xlarge", 128, 512), ("r5.24xlarge", 96, 768), ("r6i.2xlarge", 8, 64), ("t3.micro", 2, 1),
+        ("t4g.2xlarge", 8, 32), ("m7i-flex.large", 2, 8),
+    ],
+)  # fmt: skip
+def test_a_name_at_ec2_tells_what_its_machine_has(name: str, cpus: float, gib: float) -> None:
+    assert size_by_name(name) == Resources(cpus, gib * 1024)
+    settings = Settings("alice", (replace(POOL, flavours=(name,), kind="ec2"),))
+    found = suppose(settings, Given(), Observed())
+    assert found.assumed.flavours[name].cpus == cpus and any(f"{name}: {cpus} core" in note for note in found.notes)
+    said = suppose(settings, Given({name: SMALL}), Observed())
+    assert said.assumed.flavours[name] == SMALL and not any("by its name" in note for note in said.notes)
+
+
+@pytest.mark.parametrize(
+    "name",
+    "c5 c5.metal c5n.xlarge c4.xlarge m4.large g5.xlarge p4d.24xlarge x2idn.16xlarge t2.micro m5.medium small".split(),
+)
+def test_a_name_that_does_not_follow_the_rule_is_not_guessed(name: str) -> None:
+    assert size_by_name(name) is None
+    with pytest.raises(OverrideError, match="what a machine has is not known"):
+        suppose(Settings("alice", (replace(POOL, flavours=(name,), kind="ec2"),)), Given(), Observed())
+
+
+def test_names_of_ec2_mean_nothing_elsewhere() -> None:
+    with pytest.raises(OverrideError, match="what a machine has is not known"):
+        suppose(Settings("alice", (replace(POOL, flavours=("c5.xlarge",), kind="openstack"),)), Given(), Observed())
