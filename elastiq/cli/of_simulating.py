@@ -61,17 +61,24 @@ def _simulate(parser: ArgumentParser) -> None:
     add("--max-cost", type=_not_below_0, metavar="X", help="with --suggest: least wait at at most this cost")
     add("--wait-as", choices=("p95", "mean", "median"), help="which wait that is (default p95)")
     add("--quota-up-to", type=count, metavar="N", help="max_vms may be raised to so many")
-    add("--runs", type=count, metavar="N", help=f"at most so many simulations (default {RUNS})")
+    add("--runs", type=_from_1, metavar="N", help=f"at most so many simulations (default {RUNS})")
 
     add = parser.add_argument
     add("--seed", type=int, default=1, metavar="N", help="of boot times (default 1)")
-    add("--processes", type=count, metavar="N", help="so many runs at a time (default: as there are processors)")
+    add("--processes", type=_from_1, metavar="N", help="so many runs at a time (default: as there are processors)")
 
 
 def _above_0(text: str) -> float:
     value = _number(text)
     if value <= 0:
         raise ArgumentTypeError(f"{text!r} is not above 0")
+    return value
+
+
+def _from_1(text: str) -> int:
+    value = count(text)
+    if value < 1:
+        raise ArgumentTypeError(f"{text!r} is not 1 or more")
     return value
 
 

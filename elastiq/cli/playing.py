@@ -14,7 +14,7 @@ from elastiq.cli.progress import Progress
 from elastiq.paths import Paths
 from elastiq.whatif.assuming import Given, suppose
 from elastiq.whatif.configuration import SHIPPED, SHIPPED_WORDS, Configuration, Supposed
-from elastiq.whatif.overrides import Change
+from elastiq.whatif.overrides import Change, OverrideError
 from elastiq.whatif.runs import Crew, Outcome, Run
 from elastiq.whatif.source import Part, Reached, Source
 
@@ -36,7 +36,11 @@ class Work:
         self.args, self.progress, self._crew = args, progress, crew
         self.where, self.config = self._configuration(paths)
         self.set = tuple(self.config.keys.change(text) for text in args.set)
-        part = Part(args.begin[0] or 0.0, args.end[0], args.begin[1], args.end[1], args.days, args.split_at)
+        places = [(change.section, change.key) for change in self.set]
+        for at, change in enumerate(self.set):
+            if places[at] in places[:at]:
+                raise OverrideError(f"--set {change.name}: is set twice, remove one")
+        part = Part(args.begin[0] or 0.0, args.end[0], args.begin[1], args.end[1], args.days, args.split_at, True)
         self.source = Source("" if args.example else args.trace, args.format or "", (part,), args.seed)
         self._observed = observed(paths)
         self.grid = self.config.keys.grid(args.sweep) if args.sweep else []

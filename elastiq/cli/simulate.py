@@ -17,9 +17,11 @@ from elastiq.exits import DENIED
 from elastiq.inifile import ConfigError
 from elastiq.paths import Paths
 from elastiq.traces.job import TraceError
+from elastiq.traces.opening import FORMATS
 from elastiq.whatif.overrides import OverrideError
 from elastiq.whatif.report import ReportError
 from elastiq.whatif.runs import Crew, RunFailed
+from elastiq.whatif.source import PartError
 
 USAGE = 2
 INTERRUPTED = 130
@@ -40,12 +42,12 @@ def simulate(paths: Paths, args: Namespace) -> int:
         return INTERRUPTED
     except ConfigError as error:
         return _config_error(error)
-    except OverrideError as error:
+    except (OverrideError, PartError) as error:
         tell(str(error))
         return USAGE
     except (TraceError, RunFailed, ReportError) as error:
         tell(str(error))
-        return FAILED
+        return UNKNOWN if isinstance(error.__context__, PermissionError) else FAILED
     except BrokenPipeError:
         raise
     except OSError as error:
@@ -58,6 +60,17 @@ def _check(args: Namespace) -> None:
     if args.example == bool(args.trace):
         both = "--example needs no TRACE" if args.trace else "name a TRACE, and that before --csv; or try --example"
         raise OverrideError(f"{both}; see elastiqctl simulate --help")
+    if args.example and args.format:
+        raise OverrideError("--example needs no --format")
+    if args.format and args.format not in FORMATS:
+        raise OverrideError(
+            f"--format {args.format}: is no format of traces, write one of {', '.join(sorted(FORMATS))}"
+        )
+    for option, given in (("--price", args.price), ("--flavour", args.flavour)):
+        names = [name for name, _ in given]
+        twice = next((name for name in names if names.count(name) > 1), None)
+        if twice is not None:
+            raise OverrideError(f"{option}{f' {twice}' if twice else ''}: is given twice, remove one")
     for name in ("max_wait", "max_cost", "wait_as", "quota_up_to", "runs"):
         if getattr(args, name) is not None and not args.suggest:
             raise OverrideError(f"--{name.replace('_', '-')} is of no use without --suggest")

@@ -30,7 +30,7 @@ def suggest(work: Work) -> int:
     began = time.monotonic()
     present = work.play([work.run()], lambda done: "the present settings  ")[0]
     took_s = time.monotonic() - began
-    runs = RUNS if args.runs is None else max(1, args.runs)
+    runs = RUNS if args.runs is None else args.runs
     supposed = work.run().supposed
     part = typical(present.seen, LONGEST_S * processes(args) / max(1e-6, took_s * runs))
     source = work.source if part is None else work.source.part(part)

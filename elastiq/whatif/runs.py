@@ -149,5 +149,6 @@ def _work(orders: Connection) -> None:
             except ConnectionError:
                 return
             except (TraceError, OSError) as error:
-                said = error
+                denied = error.__context__  # would not come along
+                said = denied if isinstance(denied, PermissionError) else error
             orders.send(said)

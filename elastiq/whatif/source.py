@@ -16,10 +16,14 @@ TELL_EVERY_S = 0.2
 LOOK_EVERY = 64  # jobs, between two looks at the clock
 
 
+class PartError(TraceError):
+    """Nothing of the trace is in the part that is asked for."""
+
+
 @dataclass(frozen=True)
 class Part:
     """What of a trace is played. A bound is in seconds since its first job, or a wall time (``..._at``); ``days`` is
-    the length. A job of more than ``split_at`` cores becomes several."""
+    the length. A job of more than ``split_at`` cores becomes several. ``needed``: it is an error if it is empty."""
 
     from_s: float = 0.0
     until_s: Optional[float] = None
@@ -27,15 +31,20 @@ class Part:
     until_at: Optional[float] = None
     days: Optional[float] = None
     split_at: Optional[float] = None
+    needed: bool = False
 
     def bounds(self, began_at: Optional[float]) -> tuple[float, float]:
-        """From and to, in seconds since the first job. Raises `TraceError` for dates in a trace that has none."""
+        """From and to, in seconds since the first job. Raises `PartError` for dates in a trace that has none, and
+        where it ends before it begins."""
         if began_at is None and not (self.from_at is self.until_at is None):
-            raise TraceError("the trace has no dates: give --from and --until as days since its first job, as 3d")
+            raise PartError("the trace has no dates: give --from and --until as days since its first job, as 3d")
         begin = self.from_s if self.from_at is None else self.from_at - (began_at or 0.0)
         end = self.until_s if self.until_at is None else self.until_at - (began_at or 0.0)
         ends = [end] if end is not None else []
         ends += [max(0.0, begin) + self.days * DAY_S] if self.days is not None else []
+        if self.needed and end is not None and end <= max(0.0, begin):
+            what = "before the first job of the trace" if end <= 0.0 else "not after --from"
+            raise PartError(f"--until is {what}: there is nothing to play")
         return begin, min(ends, default=float("inf"))
 
 
@@ -79,6 +88,8 @@ class PartOf:
                 break
             if job.at_s >= begin:
                 yield from self._given(job._replace(at_s=job.at_s - begin))
+        if self._part.needed and not self._jobs and self._span is not None:
+            raise PartError("no job of the trace is in the part that --from, --until and --days name")
 
     def _given(self, job: TraceJob) -> Iterator[TraceJob]:
         for one in split(job, self._part.split_at):

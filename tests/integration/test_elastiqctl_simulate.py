@@ -254,6 +254,17 @@ def test_what_elastiq_saw_here_is_believed(desk: Desk) -> None:
         ("jobs.swf --max-wait 5", 2, "--max-wait is of no use without --suggest"),
         ("- --sweep max_vms=1,2", 2, "several runs need a TRACE that can be read again"),
         ("", 2, "name a TRACE"),
+        ("jobs.swf --format klingon", 2, "klingon: is no format of traces, write one of"),
+        ("--example --format swf", 2, "--example needs no --format"),
+        ("--example jobs.swf", 2, "--example needs no TRACE"),
+        ("jobs.swf --from 2d --until 1d", 2, "--until is not after --from"),
+        ("jobs.swf --until 2001-01-01", 2, "--until is before the first job"),
+        ("jobs.swf --from 900d", 2, "no job of the trace is in the part"),
+        ("jobs.swf --sweep max_vms=1,2 --processes 2 --from 900d", 2, "no job of the trace is in the part"),
+        ("jobs.swf --set max_vms=2 --set quota.max_vms=3", 2, "--set quota.max_vms: is set twice"),
+        ("jobs.swf --price 0.1 --price 0.2", 2, "--price: is given twice"),
+        ("jobs.swf --price small=0.1 --price small=0.2", 2, "--price small: is given twice"),
+        ("jobs.swf --flavour small=1 --flavour small=2", 2, "--flavour small: is given twice"),
         ("nowhere.swf", 1, "nowhere.swf: No such file"),
         ("elastiq.conf", 1, "is no log of jobs that elastiq knows"),
         (".", 1, ""),
@@ -266,6 +277,23 @@ def test_what_is_wrong_is_one_line_and_nothing_on_standard_output(desk: Desk, wo
     out, err = desk(*CONF, *shlex.split(words), code=code)
     assert out == "" and said in err
     assert len(err.splitlines()) == 1 and err.startswith("elastiqctl: ")
+
+
+@pytest.mark.parametrize("option", ["--runs", "--processes"])
+def test_none_is_no_number_of_runs(desk: Desk, option: str) -> None:
+    assert "'0' is not 1 or more" in desk(*CONF, "jobs.swf", "--suggest", option, "0", code=2)[1]
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may do everything")
+@pytest.mark.parametrize(
+    "words", ["jobs.swf", "jobs.swf --sweep max_vms=1,2 --processes 2", "other.swf --report no/a.html"]
+)
+def test_no_permission_has_a_code_of_its_own(desk: Desk, words: str) -> None:
+    desk.write("other.swf", swf(2))
+    desk.write("no/file", "")
+    (desk.path / "jobs.swf").chmod(0)
+    (desk.path / "no").chmod(0o500)
+    assert len(desk(*CONF, *words.split(), code=4)[1].splitlines()) == 1
 
 
 def test_an_interrupted_search_ends_with_one_line_and_no_process_left(desk: Desk) -> None:
