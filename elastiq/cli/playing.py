@@ -34,6 +34,7 @@ class Work:
 
     def __init__(self, paths: Paths, args: Namespace, progress: Progress, crew: Crew) -> None:
         self.args, self.progress, self._crew = args, progress, crew
+        self._played, self._took_s = 0, 0.0
         self.where, self.config = self._configuration(paths)
         self.set = tuple(self.config.keys.change(text) for text in args.set)
         places = [(change.section, change.key) for change in self.set]
@@ -79,6 +80,7 @@ class Work:
     def play(self, runs: Sequence[Run], words: Callable[[int], str] = lambda done: "") -> list[Outcome]:
         """All of them; ``words`` says what is being done, by the number of those that are."""
         parts = [0.0] * len(runs)
+        began = time.monotonic()
         self.progress.begin()
 
         def told(number: int, reached: Reached) -> None:
@@ -93,9 +95,19 @@ class Work:
             self.progress.show(sum(parts) / len(runs), f"{several}{reached.jobs:,} jobs  {at}")
 
         try:
-            return self._crew.play(runs, told)
+            found = self._crew.play(runs, told)
         finally:
             self.progress.clear()
+        self._played += sum(one.seen.lines.jobs for one in found)
+        self._took_s += time.monotonic() - began
+        return found
+
+    def tell_speed(self) -> None:
+        """For who looks on: how fast it was."""
+        if self._took_s > 0.0 and self._played:
+            jobs = f"{self._played:,} job{'' if self._played == 1 else 's'}"
+            speed = f"{60.0 * self._played / self._took_s:,.0f} a minute"
+            self.progress.say(f"played {jobs} in {self._took_s:.1f} s: {speed}")
 
 
 @dataclass(frozen=True)

@@ -46,6 +46,12 @@ class Progress:
         if self._line:
             self._write("")
 
+    def say(self, text: str) -> None:
+        """A line that stays, only where somebody looks on."""
+        if self._shown:
+            self.clear()
+            print(text, file=sys.stderr)
+
     def begin(self, began: Optional[float] = None) -> None:
         """Another piece of work begins: what is left is told of that one."""
         self._began = time.monotonic() if began is None else began

@@ -36,6 +36,7 @@ def simulate(paths: Paths, args: Namespace) -> int:
             if args.suggest:
                 return suggested.suggest(work)
             found = sweep(work) if args.sweep else Found(work, work.play([work.run(over_time=True)]), 0)
+            work.tell_speed()
         return simulated.show(found)
     except KeyboardInterrupt:
         tell("interrupted: there is no result")

@@ -6,35 +6,32 @@ import json
 import sys
 import time
 from pathlib import Path
-from typing import Any, Iterator
+from typing import Any, Iterator, Sequence
 
+from elastiq.cli.asking import tell
 from elastiq.cli.playing import Found, Work
 from elastiq.cli.table import Screen
 from elastiq.whatif import table
-from elastiq.whatif.report import write_report
+from elastiq.whatif.report import ReportError, write_report
 from elastiq.whatif.runs import Outcome
 from elastiq.whatif.source import Seen
 from elastiq.whatif.terms import Result
 
 
 def show(found: Found) -> int:
-    """Print and write what is asked for; returns the exit code."""
+    """Print and write what is asked for; returns the exit code. What cannot be written keeps nothing else from being
+    written; then it raises `ReportError` or OSError."""
     args = found.work.args
     results = [one.result for one in found.outcomes]
-    if args.report:
-        write_report(
-            Path(args.report),
-            results,
-            found.one.points,
-            title=name(found.work),
-            began_at=found.one.seen.began_at,
-            assumed=assumed(found.work),
-            noticed=noticed(found.work, found.one),
-            present=found.present,
-        )
-    if args.csv not in (None, "-"):
-        with open(args.csv, "w", encoding="utf-8", newline="") as file:
-            table.write_csv(results, file)
+    failed: list[Exception] = []
+    written = []
+    for file, write in ((args.report, _write_report), (args.csv, _write_csv)):
+        if file not in (None, "", "-"):
+            try:
+                write(found, file)
+                written.append(f"written: {file}")
+            except (ReportError, OSError) as error:
+                failed.append(error)
     if args.csv == "-":
         table.write_csv(results, sys.stdout)
     elif args.json:
@@ -42,9 +39,31 @@ def show(found: Found) -> int:
         print(json.dumps(objects if args.sweep else objects[0], indent=2))
     else:
         print("\n".join(_text(found)))
-        written = [f"written: {file}" for file in (args.report, args.csv) if file]
         print(*written, sep="\n", end="\n" if written else "")
+    if failed:
+        sys.stdout.flush()
+        for first in failed[:-1]:
+            tell(str(first))
+        raise failed[-1]
     return 0
+
+
+def _write_report(found: Found, file: str) -> None:
+    write_report(
+        Path(file),
+        [one.result for one in found.outcomes],
+        found.one.points,
+        title=name(found.work),
+        began_at=found.one.seen.began_at,
+        assumed=assumed(found.work, found.outcomes),
+        noticed=noticed(found.work, found.one),
+        present=found.present,
+    )
+
+
+def _write_csv(found: Found, file: str) -> None:
+    with open(file, "w", encoding="utf-8", newline="") as out:
+        table.write_csv([one.result for one in found.outcomes], out)
 
 
 def as_object(work: Work, outcome: Outcome, present: bool) -> dict[str, Any]:
@@ -60,15 +79,14 @@ def as_object(work: Work, outcome: Outcome, present: bool) -> dict[str, Any]:
         "bad_line_numbers": list(lines.bad_lines),
         "bad_lines_because": lines.bad_why,
         "left_out_because": dict(lines.left_out),
-        "assumed": assumed(work),
+        "assumed": assumed(work, [outcome]),
         "notes": noticed(work, outcome),
     }
 
 
 def figures(result: Result) -> dict[str, Any]:
-    """To the millionth: what is beyond is how computers add."""
-    found = result.as_dict().items()
-    return {key: round(value, 6) if isinstance(value, float) else value for key, value in found}
+    """As in CSV."""
+    return {key: table.rounded(value) for key, value in result.as_dict().items()}
 
 
 def name(work: Work) -> str:
@@ -80,9 +98,12 @@ def name(work: Work) -> str:
     return Path(work.args.trace).name
 
 
-def assumed(work: Work) -> list[str]:
-    """What was taken for granted, as sentences."""
-    notes = [f"settings: {work.where}", *work.run().supposed.notes, *work.settings.notes]
+def assumed(work: Work, outcomes: Sequence[Outcome]) -> list[str]:
+    """What was taken for granted, as sentences. Where nothing was launched, no price is missed."""
+    supposed = work.run().supposed
+    unknown = any(one.result.cost is None for one in outcomes)
+    unpriced = [supposed.unpriced or "cost is not known: some flavour has no price"] if unknown else []
+    notes = [f"settings: {work.where}", *supposed.notes, *unpriced, *work.settings.notes]
     return list(dict.fromkeys(notes))
 
 
@@ -102,7 +123,7 @@ def _text(found: Found) -> Iterator[str]:
     else:
         yield from table.of_one(found.one.result)
     yield ""
-    yield from notes(screen, found.work, found.one)
+    yield from notes(screen, found.work, found.one, found.outcomes)
 
 
 def head(screen: Screen, work: Work, outcome: Outcome) -> str:
@@ -112,15 +133,23 @@ def head(screen: Screen, work: Work, outcome: Outcome) -> str:
     return screen.line(f"{name(work)}{kind}: {_span(seen)}, played in simulation", "head")
 
 
-def notes(screen: Screen, work: Work, outcome: Outcome) -> list[str]:
+def notes(screen: Screen, work: Work, outcome: Outcome, outcomes: Sequence[Outcome] = ()) -> list[str]:
     """What to know, then what was assumed."""
     lines = [screen.line(f"! {line}", "warn") for line in noticed(work, outcome)]
-    return lines + [screen.line(f"- {line}") for line in assumed(work)]
+    return lines + [screen.line(f"- {line}") for line in assumed(work, outcomes or [outcome])]
 
 
 def _span(seen: Seen) -> str:
     """`5,000 jobs of 7 days from 2026-11-02 on`."""
-    days = f"{seen.lines.jobs:,} jobs of {seen.last_s / 86_400:,.1f} days"
+    jobs = f"{seen.lines.jobs:,} job{'' if seen.lines.jobs == 1 else 's'}"
+    days = f"{jobs} of {_length(seen.last_s)}" if seen.last_s else jobs
     if seen.began_at is None:
         return days
     return f"{days} from {time.strftime('%Y-%m-%d', time.localtime(seen.began_at))} on"
+
+
+def _length(length_s: float) -> str:
+    for unit, size in (("days", 86_400.0), ("hours", 3600.0)):
+        if length_s >= 2 * size:
+            return f"{length_s / size:,.1f} {unit}"
+    return f"{length_s / 60.0:.1f} minutes"

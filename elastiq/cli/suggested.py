@@ -44,6 +44,7 @@ def suggest(work: Work) -> int:
         runs,
     )
     found = search.proposals(goals(present.result, args.max_wait, args.max_cost, args.wait_as or "p95"))
+    work.tell_speed()
     if args.json:
         print(json.dumps(_object(work, present, found, search), indent=2))
     else:
@@ -110,6 +111,7 @@ def _proposal(screen: Screen, work: Work, proposal: Proposal) -> Iterator[str]:
         return
     yield from (screen.paint(line, "dim" if line.startswith("#") else "good") for line in _lines(work, proposal))
     yield screen.line(_effect(proposal))
+    yield from (screen.line(f"! {line}", "warn") for line in _warnings(proposal))
 
 
 def _lines(work: Work, proposal: Proposal) -> list[str]:
@@ -118,13 +120,28 @@ def _lines(work: Work, proposal: Proposal) -> list[str]:
     return lines(proposal.changes, {place: set_to.get(place) or keys.now(*place) for place in places})
 
 
+def _warnings(proposal: Proposal) -> list[str]:
+    if not proposal.longer:
+        return []
+    before, after = proposal.present.mean_wait_s, proposal.result.mean_wait_s
+    bound = ", or set a bound for it with --wait-as mean" if proposal.goal.wait_as != "mean" else ""
+    words = f"{seconds(before, after)} -> {seconds(after)}"
+    return [f"the mean wait becomes {100 * proposal.longer:.0f} % longer ({words}): see that this is acceptable{bound}"]
+
+
 def _effect(proposal: Proposal) -> str:
-    before, after = proposal.present, proposal.result
+    before, after, goal = proposal.present, proposal.result, proposal.goal
+
+    def wait(name: str) -> str:
+        its = [getattr(result, f"{name}_wait_s") for result in (before, after)]
+        of_bound = goal.bound if goal.cheaper else None
+        like = of_bound if of_bound is not None else max((value for value in its if value is not None), default=None)
+        return _change(f"{name} wait", its[0], its[1], lambda value: seconds(value, like))
+
     parts = [
         _change("cost", before.cost, after.cost, money),
         _change("machine-hours", before.machine_hours, after.machine_hours, lambda value: f"{value:,.1f}"),
-        _change("mean wait", before.mean_wait_s, after.mean_wait_s, seconds),
-        _change("p95 wait", before.p95_wait_s, after.p95_wait_s, seconds),
+        *(wait(name) for name in dict.fromkeys(("mean", "p95", goal.wait_as))),
     ]
     return "expected: " + "; ".join(filter(None, parts))
 
@@ -157,6 +174,7 @@ def _object(work: Work, present: Outcome, found: Sequence[Proposal], search: Sea
                 "found": bool(one.changes),
                 "settings": {f"[{change.section}]{change.key}": change.value for change in one.changes},
                 "lines": _lines(work, one) if one.changes else [],
+                "notes": _warnings(one) if one.changes else [],
                 "result": {**simulated.figures(one.result), "settings": {}} if one.changes else None,
             }
             for one in found

@@ -51,6 +51,7 @@ class Supposition:
     assumed: Assumed
     machines: tuple[Resources, ...]
     notes: tuple[str, ...]
+    unpriced: str = ""  # what is to be said where a cost is not known
 
 
 def suppose(settings: Settings, given: Given, observed: Observed) -> Supposition:
@@ -72,17 +73,17 @@ def suppose(settings: Settings, given: Given, observed: Observed) -> Supposition
                 unpriced.append(flavour or f"pool {pool.name}")
             else:
                 prices[pool.name, flavour] = price
-    notes = [*map(_of_name, by_name.items()), of_boot]
+    notes, no_price = [*map(_of_name, by_name.items()), of_boot], ""
     if unpriced:
         names = ", ".join(dict.fromkeys(unpriced))
-        notes.append(f"cost is not known: no price of {names}; say it with --price 0.10, or the key price of the pool")
+        no_price = f"cost is not known: no price of {names}; say it with --price 0.10, or the key price of the pool"
     elif given.billed_s != 1.0:
         notes.append(f"machines are paid in units of {given.billed_s:g} s")
     if any("spot" in pool.markets for pool in settings.pools):
         notes.append("no spot machine is taken away, and each costs what the first market of its pool does")
     flavours = {flavour: size for (_, flavour), size in sizes.items()}
     assumed = Assumed(flavours, prices, boot_s, given.billed_s, given.seed)
-    return Supposition(settings, assumed, tuple(sizes_of(settings, assumed).values()), tuple(notes))
+    return Supposition(settings, assumed, tuple(sizes_of(settings, assumed).values()), tuple(notes), no_price)
 
 
 def _sizes(
@@ -155,6 +156,7 @@ def _boot(given: Given, observed: Observed) -> tuple[tuple[float, float], str]:
         low, high = given.boot_s
         return given.boot_s, f"a machine boots in {low:g} s" + (f" to {high:g} s" if low != high else "")
     if observed.boots:
-        seen = f"a machine boots in {observed.boot_s:.0f} s, the mean of {observed.boots:,} boots that elastiq saw here"
+        boots = counted(observed.boots, "boot")
+        seen = f"a machine boots in {observed.boot_s:.0f} s, the mean of {boots} that elastiq saw here"
         return (observed.boot_s, observed.boot_s), seen
     return (BOOT_S, BOOT_S), f"a machine boots in {BOOT_S:g} s: that is assumed, say it with --boot-time"

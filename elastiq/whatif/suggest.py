@@ -12,11 +12,13 @@ from dataclasses import dataclass, field
 from typing import Callable, Iterable, Mapping, Optional, Sequence
 
 from elastiq.whatif.overrides import Change
+from elastiq.whatif.table import seconds
 from elastiq.whatif.terms import Result
 
 WORTH = 0.01  # an improvement of less than this part is none: another seed might take it back
 CANDIDATES = 3  # for each goal, that are played on the whole trace before it is said that nothing is better
 SPARED = 0.003  # a change that brings less than this part of what it improves is left out
+MUCH_LONGER = 0.1  # of the mean wait, which is then said
 WAITS = ("p95", "mean", "median")
 
 Changes = tuple[Change, ...]
@@ -74,7 +76,7 @@ class Goal:
         """What is searched for, for a person."""
         cost = "cost" if self.by_cost else "machine-hours"
         if self.cheaper:
-            return f"{self.wait_as} wait at most {self.bound:.0f} s, least {cost}"
+            return f"{self.wait_as} wait at most {seconds(self.bound)}, least {cost}"
         return f"{cost} at most {self.bound:.2f}, least {self.wait_as} wait"
 
 
@@ -86,6 +88,13 @@ class Proposal:
     changes: Changes
     result: Result
     present: Result
+
+    @property
+    def longer(self) -> float:
+        """By which part the mean wait becomes longer, if that is much; else 0."""
+        before, after = self.present.mean_wait_s or 0.0, self.result.mean_wait_s or 0.0
+        part = (after - before) / max(before, 1.0)  # below a second nobody waits
+        return part if part > MUCH_LONGER else 0.0
 
 
 # The same on the whole trace, of each set a result for each seed.

@@ -13,12 +13,12 @@ from elastiq.wording import counted
 PRESENT = "now"  # marks the settings of the file
 
 
-def seconds(value: Optional[float]) -> str:
-    """A wait, with three figures or so: 45 s, 131 s, 14.2 min, 3.4 h."""
+def seconds(value: Optional[float], like: Optional[float] = None) -> str:
+    """A wait, with three figures or so: 45 s, 131 s, 14.2 min, 3.4 h. In the unit of ``like``, if there is one."""
     if value is None:
         return "-"
     for unit, size, enough in (("s", 1.0, 600.0), ("min", 60.0, 7200.0), ("h", 3600.0, 172_800.0)):
-        if value < enough:
+        if (value if like is None else like) < enough:
             return f"{value / size:.0f} {unit}" if size == 1.0 and value >= 10 else f"{value / size:.1f} {unit}"
     return f"{value / 86_400:.1f} d"
 
@@ -64,7 +64,7 @@ def of_one(result: Result) -> list[str]:
         "idle": "of these, without a job",
         "booting": "of these, not yet a worker",
         "peak": "machines at once",
-        "no flavour fits": "jobs",
+        "no flavour fits": "job" if result.unmatchable_jobs == 1 else "jobs",
     }
     width = max(len(write(result)) for _, _, write in FIGURES)
     return [f"{name:16} {write(result):>{width}}  {words.get(name, '')}".rstrip() for name, _, write in FIGURES]
@@ -90,6 +90,11 @@ def _keys(results: Sequence[Result]) -> list[str]:
     return list(dict.fromkeys(key for result in results for key in result.settings))
 
 
+def rounded(value: Any) -> Any:
+    """To the millionth: what is beyond is how computers add."""
+    return round(value, 6) if isinstance(value, float) else value
+
+
 def write_csv(results: Sequence[Result], out: TextIO) -> None:
     """A row for each run under the names of `--json`; settings have columns of their own. Unknown is empty."""
     keys = _keys(results)
@@ -99,7 +104,7 @@ def write_csv(results: Sequence[Result], out: TextIO) -> None:
     writer.writerow([*keys, *figures])
     for row in rows:
         settings: Mapping[str, Any] = row.get("settings", {})
-        values = [row[name] for name in figures]
+        values = [rounded(row[name]) for name in figures]
         writer.writerow([*(settings.get(key, "") for key in keys), *("" if one is None else one for one in values)])
 
 

@@ -238,7 +238,7 @@ def test_what_elastiq_saw_here_is_believed(desk: Desk) -> None:
     store.remember("learned", learned_to_json({("ec2", "small"): Resources(cpus=2.0)}))
     store.close()
     out, _ = desk(*CONF, "--statedir", "state", "jobs.swf")
-    assert "a machine boots in 90 s, the mean of 1 boots that elastiq saw here" in out
+    assert "a machine boots in 90 s, the mean of 1 boot that elastiq saw here" in out
     assert desk(*CONF, "jobs.swf", code=2)[1].startswith(
         "elastiqctl: pool ec2, flavour small: what a machine has is not known"
     )
@@ -269,8 +269,6 @@ def test_what_elastiq_saw_here_is_believed(desk: Desk) -> None:
         ("elastiq.conf", 1, "is no log of jobs that elastiq knows"),
         (".", 1, ""),
         ("--config nowhere.conf jobs.swf", 78, "nowhere.conf: cannot be read"),
-        ("jobs.swf --report no/where.html", 1, "no/where.html"),
-        ("jobs.swf --csv no/where.csv", 1, "no/where.csv: No such file"),
     ],
 )
 def test_what_is_wrong_is_one_line_and_nothing_on_standard_output(desk: Desk, words: str, code: int, said: str) -> None:
@@ -294,6 +292,40 @@ def test_no_permission_has_a_code_of_its_own(desk: Desk, words: str) -> None:
     (desk.path / "jobs.swf").chmod(0)
     (desk.path / "no").chmod(0o500)
     assert len(desk(*CONF, *words.split(), code=4)[1].splitlines()) == 1
+
+
+@pytest.mark.parametrize("option", ["--report", "--csv"])
+def test_what_cannot_be_written_takes_nothing_else_with_it(desk: Desk, option: str) -> None:
+    others = {"--report": "page.html", "--csv": "rows.csv"}
+    other, file = next(pair for pair in others.items() if pair[0] != option)
+    out, err = desk(*CONF, "jobs.swf", option, "no/where", other, file, "--json", code=1)
+    assert json.loads(out)["jobs_done"] == 20 and (desk.path / file).stat().st_size > 100
+    assert "no/where" in err and len(err.splitlines()) == 1
+
+
+def test_the_cost_is_unknown_or_nothing_but_never_both(desk: Desk) -> None:
+    desk.write("elastiq.conf", CONFIG.replace("price = 0.5", ""))
+    unknown = desk.json(*CONF, "jobs.swf")
+    assert unknown["cost"] is None and any("cost is not known" in note for note in unknown["assumed"])
+    desk.write("large.swf", swf(1, cpus=64))
+    nothing = desk.json(*CONF, "large.swf")
+    assert (nothing["launches"], nothing["cost"]) == (0, 0.0)
+    assert not any("cost is not known" in note for note in nothing["assumed"])
+
+
+@pytest.mark.parametrize(
+    ("jobs", "every_s", "said"),
+    [(1, 1, ": 1 job from"), (3, 60, ": 3 jobs of 2.0 minutes"), (13, 600, "of 2.0 hours"), (3, 86_400, "of 2.0 days")],
+)
+def test_lengths_and_numbers_are_said_as_people_do(desk: Desk, jobs: int, every_s: int, said: str) -> None:
+    desk.write("jobs.swf", swf(jobs, every_s))
+    assert said in desk(*CONF, "jobs.swf")[0]
+
+
+def test_csv_and_json_have_the_same_figures(desk: Desk) -> None:
+    found = desk.json(*CONF, "jobs.swf", "--csv", "rows.csv")
+    (row,) = csv.DictReader((desk.path / "rows.csv").open())
+    assert float(row["machine_hours"]) == found["machine_hours"] and len(row["machine_hours"].partition(".")[2]) <= 6
 
 
 def test_an_interrupted_search_ends_with_one_line_and_no_process_left(desk: Desk) -> None:

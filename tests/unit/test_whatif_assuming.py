@@ -82,7 +82,7 @@ def test_a_price_of_nothing_is_refused() -> None:
 
 
 def test_without_prices_the_cost_is_said_not_to_be_known() -> None:
-    assert any("no price of small, large" in note for note in suppose(SETTINGS, BOTH, Observed()).notes)
+    assert "no price of small, large" in suppose(SETTINGS, BOTH, Observed()).unpriced
 
 
 @pytest.mark.parametrize(

@@ -179,6 +179,12 @@ def test_the_lines_can_be_pasted_and_say_what_was() -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize(("after_s", "longer"), [(100.0, 0.0), (109.0, 0.0), (150.0, 0.5)])
+def test_a_mean_wait_that_becomes_much_longer_is_told(after_s: float, longer: float) -> None:
+    present, after = replace(RESULT, mean_wait_s=100.0), replace(RESULT, mean_wait_s=after_s)
+    assert Proposal(Goal(True, 300.0), (), after, present).longer == longer
+
+
 # ----------------------------------------------------------------------------- what may be tried
 
 

@@ -12,6 +12,7 @@ from elastiq.interfaces import Resources
 from elastiq.traces.job import Lines
 from elastiq.whatif import table
 from elastiq.whatif.source import Seen
+from elastiq.whatif.table import seconds
 from elastiq.whatif.terms import Result
 
 RESULT = Result(
@@ -82,3 +83,7 @@ def test_a_job_that_lacks_only_memory_is_not_to_be_split() -> None:
 def test_a_killed_job_is_called_a_bug() -> None:
     notes = table.notes(replace(RESULT, unmatchable_jobs=0, killed_jobs=2), Seen(), MACHINES)
     assert notes == ["2 jobs were killed by elastiq: that is a bug, please report it"]
+
+
+def test_values_that_are_compared_have_one_unit() -> None:
+    assert [seconds(value, 900.0) for value in (60.0, 900.0, 86_400.0)] == ["1.0 min", "15.0 min", "1440.0 min"]
