@@ -42,7 +42,7 @@ class Uses:
         self._best.clear()
 
     def used_again(self, pool: str, pause_s: float) -> None:
-        self._new.setdefault(pool, []).append(round(min(pause_s, LONGEST_S), 1))
+        self._new[pool] = [*self._new.get(pool, ()), round(min(pause_s, LONGEST_S), 1)][-PAUSES:]
 
     def ends(self, node: Node, wall: float) -> None:
         """An idle machine is taken out of service."""

@@ -90,7 +90,6 @@ def main(argv: Sequence[str] = ()) -> int:
             elastiq_rule.settings_of(workloads.burst(1), elastiq_rule.parsed(text))
     except (ValueError, ConfigError) as error:
         parser.error(f"--elastiq: {error}")
-    logging.getLogger("elastiq").setLevel(logging.ERROR)
     names = asked.only or (QUICK if asked.quick else (*workloads.TUNE, *workloads.REPORT))
     seeds = range(1, 1 + (1 if asked.quick else asked.seeds))
     found: dict[str, Any] = {}
@@ -172,4 +171,5 @@ def _parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
+    logging.getLogger("elastiq").setLevel(logging.ERROR)
     sys.exit(main(sys.argv[1:]))

@@ -8,6 +8,7 @@ import pytest
 
 from benchmarks import week
 from elastiq import daemon
+from elastiq.idling import PAUSES
 
 
 def test_a_day_of_hundreds_of_machines_takes_as_many_reads_as_one_of_few_and_leaves_nothing_behind(
@@ -27,4 +28,7 @@ def test_a_day_of_hundreds_of_machines_takes_as_many_reads_as_one_of_few_and_lea
     assert few.nodes == many.nodes == 0
     assert many.busiest <= 60 + 30 + 4 * 60, "of the queue, of the impaired, and of the rest at most"
     grown = {way: count for way, count in many.held.items() if count > few.held[way] + 60}
+    kept = (".core.registry.uses.", ".core._facts_stored[][][]")  # for `auto`: so many of each kind
+    for way in [way for way in grown if way.startswith(kept)]:
+        assert grown.pop(way) <= 3 * PAUSES
     assert grown == {}, "after thirty times as many machines"

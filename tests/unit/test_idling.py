@@ -203,3 +203,14 @@ def test_the_reason_can_be_read(uses: Uses, words: str) -> None:
     registry = a_registry()
     registry.uses = uses
     assert limit(situation(registry=registry, settings=auto()), "ec2") == words
+
+
+def test_what_is_kept_of_the_past_is_bounded_also_where_nothing_boots_and_where_nothing_is_launched_again() -> None:
+    uses = Uses()
+    for number in range(3 * PAUSES):
+        uses.used_again("ec2", float(number))
+        uses.ends(a_node(State.DRAINING, number), WALL + number)
+    lists = [*uses._new.values(), *uses._ended.values()]
+    assert len(lists) == 2 and all(len(one) <= PAUSES for one in lists)
+    uses.booted("ec2", 100.0)
+    assert len(uses.seen["ec2"][1]) == PAUSES
