@@ -9,6 +9,7 @@ from typing import Optional
 
 _SIZE = re.compile(r"\s*([0-9.]+(?:[eE][+-]?[0-9]+)?)\s*([kmgtpe]?)(i?)b?\s*", re.IGNORECASE)
 _MB = {"": None, "k": 1 / 1024.0, "m": 1.0, "g": 1024.0, "t": 1024.0**2, "p": 1024.0**3, "e": 1024.0**4}
+_FRACTION = re.compile(r"(?<=:[0-9]{2})\.([0-9]+)")
 _MILLI, _MICRO = 1e11, 1e14  # a time above is in milliseconds, in microseconds
 HOURS_KEPT = 10_000
 
@@ -79,6 +80,8 @@ def optional(text: str) -> Optional[float]:
 
 
 def _stamp(text: str) -> float:
+    # Before Python 3.11, a fraction has three digits or six.
+    text = _FRACTION.sub(lambda found: "." + (found[1] + "000000")[:6], text)
     try:
         return datetime.fromisoformat(text).timestamp()
     except OSError as exc:  # a year that the system cannot place
