@@ -6,8 +6,10 @@ its skip ("needs root, ..."), one that root's rights would spoil says "needs an 
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
+from typing import Iterator
 
 import pytest
 
@@ -40,3 +42,12 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 def _run_by_the_other(report: pytest.TestReport) -> bool:
     reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else ""
     return reason.startswith(f"Skipped: {RUN_BY_THE_OTHER}")
+
+
+@pytest.fixture(autouse=True)
+def _the_log_speaks_as_before() -> Iterator[None]:
+    """A test that silences the log for those after it spoils them."""
+    log = logging.getLogger("elastiq")
+    before = (log.level, log.disabled, log.propagate)
+    yield
+    assert (log.level, log.disabled, log.propagate) == before
