@@ -282,7 +282,7 @@ def test_none_is_no_number_of_runs(desk: Desk, option: str) -> None:
     assert "'0' is not 1 or more" in desk(*CONF, "jobs.swf", "--suggest", option, "0", code=2)[1]
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may do everything")
+@pytest.mark.skipif(os.geteuid() == 0, reason="needs an ordinary user, root may do everything")
 @pytest.mark.parametrize(
     "words", ["jobs.swf", "jobs.swf --sweep max_vms=1,2 --processes 2", "other.swf --report no/a.html"]
 )

@@ -129,7 +129,7 @@ def test_a_directory_that_is_replaced_is_watched_from_the_next_read_on(spool: Sp
     assert watch.news()
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+@pytest.mark.skipif(os.geteuid() == 0, reason="needs an ordinary user, root may read everything")
 def test_a_directory_that_others_may_not_read_is_an_error(spool: Spool) -> None:
     spool.folder.chmod(0o311)  # as 0711 for others
     with pytest.raises(SourceError, match=r"spool: Permission denied$"):

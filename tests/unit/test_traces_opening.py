@@ -114,7 +114,7 @@ def test_a_line_longer_than_any_memory_costs_no_more_than_itself(tmp_path: Path)
     assert lines.bad_lines == [3]
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+@pytest.mark.skipif(os.geteuid() == 0, reason="needs an ordinary user, root may read everything")
 def test_a_file_that_may_not_be_read_is_said_on_one_line(tmp_path: Path) -> None:
     (tmp_path / "jobs").write_text(TABLE)
     (tmp_path / "jobs").chmod(0)
