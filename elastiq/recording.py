@@ -64,7 +64,7 @@ class Recording:
         gone = dict.fromkeys(self._said.keys() - said.keys(), "0:0")
         changed = [(key, text) for key, text in {**gone, **said}.items() if self._said.get(key) != text]
         if changed or lines or now >= self._alive_due:
-            lines.append(" ".join([f"{at:.0f}", *(f"{self._numbers[key]}:{text}" for key, text in changed)]) + "\n")
+            lines.append(" ".join([f"{int(at)}", *(f"{self._numbers[key]}:{text}" for key, text in changed)]) + "\n")
             with open(self._folder / f"{day}.txt", "a", encoding="ascii") as file:
                 file.write("\n".join(lines))
                 size = file.tell()

@@ -76,9 +76,9 @@ class Crew:
         """Play all of them. Raises `TraceError`, OSError or `RunFailed`; then, as with Ctrl-C, none goes on."""
         if self._processes < 2 or len(runs) < 2:
             return [play(run, partial(tell, number)) for number, run in enumerate(runs)]
-        while len(self._workers) < min(self._processes, len(runs)):
-            self._start()
         try:
+            while len(self._workers) < min(self._processes, len(runs)):
+                self._start()
             return self._shared(runs, tell)
         except BaseException:
             self._end()
@@ -121,14 +121,20 @@ class Crew:
     def _start(self) -> None:
         mine, its = self._context.Pipe()
         process = self._context.Process(target=_work, args=(its,), daemon=True)
-        # Also while it is being started: half of what it is sent would be a traceback there.
+        # Also while it is being started: half of what it is sent would be a traceback there. Blocked for it to inherit;
+        # held back, too, since another thread of this process may get the signal.
+        held: list[int] = []
+        handler = signal.signal(signal.SIGINT, lambda number, _: held.append(number))
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
             process.start()
             self._workers[mine] = process
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
+            signal.signal(signal.SIGINT, handler)
         its.close()  # so that its end shows here
+        if held:
+            raise KeyboardInterrupt
 
     def _end(self) -> None:
         for connection, process in list(self._workers.items()):

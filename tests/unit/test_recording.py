@@ -231,3 +231,12 @@ def test_a_fault_in_it_does_not_make_the_queue_unknown(desk: Desk) -> None:
     desk.executor.reads("queue")[0].finish()
     assert observer.jobs.known(desk.now()) is not None
     assert [fault.partition(" at ")[0] for fault in desk.core.faults] == ["record: ZeroDivisionError"]
+
+
+def test_no_look_is_written_as_later_than_it_was(desk: Desk) -> None:
+    """Else who asks for all up to now, within the same second, hears that nothing was recorded."""
+    desk.clock.wait(0.75)
+    at = desk.core.wall()
+    desk.look(g("a", 1))
+    (line,) = [line for line in desk.lines() if line[:1].isdigit()]
+    assert at - 1 < float(line.split()[0]) <= at
