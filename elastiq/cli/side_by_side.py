@@ -36,9 +36,9 @@ def found(
     """What all looks find, in the order of the sources and of their looks. ``slow`` is told once whom we wait for."""
     lanes = [lane for source, looks in sources.items() for lane in _lanes(source, looks, deadline_s)]
     end = time.monotonic() + PATIENCE_S
-    for lane in lanes:
-        lane.thread.start()
     try:
+        for lane in lanes:
+            lane.thread.start()
         for lane in lanes:
             while lane.thread.is_alive():
                 lane.thread.join(max(0.05, end - time.monotonic()))
@@ -48,7 +48,8 @@ def found(
                         slow(waiting)
                     slow = None
     except KeyboardInterrupt:
-        _end(lanes)  # and none begins any more
+        command.kill_all()  # even if no look is seen: one may just begin
+        _end(lanes)
         raise
     _end(lanes)
     command.stopping.clear()

@@ -53,8 +53,9 @@ class DirectoryQueue:
     def close(self) -> None:
         self._over.set()
         self._machines.join()
-        for process in self.workers.values():
-            self.kill(process)
+        with self._lock:  # the cloud's answers end workers too
+            for process in self.workers.values():
+                self.kill(process)
 
     def _follow(self) -> None:
         while not self._over.wait(0.05):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import signal
 import subprocess
 import sys
@@ -151,3 +152,40 @@ found({{"x": {{"a": hangs}}}}, 300)
         assert process.wait(PATIENCE_S) != 0
     pid = (tmp_path / "pid").read_text().strip()
     until(lambda: not Path(f"/proc/{pid}").exists(), "it is dead, and whose child it was then has noticed")
+
+
+@pytest.mark.parametrize("started", range(3))
+def test_whoever_has_seen_enough_while_the_looks_are_being_started_leaves_no_command_behind(
+    started: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C comes when it likes: here while so many lanes of looks work already."""
+    ends: list[Exception] = []
+    begun = threading.Event()
+    count = itertools.count()
+    start = threading.Thread.start
+
+    def hangs() -> Iterable[Check]:
+        begun.set()
+        try:
+            command.run(["sleep", "300"], timeout_s=300)
+        except command.CommandError as error:
+            ends.append(error)
+            raise SourceError("ended") from None
+        return ()
+
+    def interrupted(thread: threading.Thread) -> None:
+        lane = thread.name.startswith("elastiq check")
+        if lane and next(count) == started:
+            assert not started or begun.wait(PATIENCE_S)
+            raise KeyboardInterrupt
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", interrupted)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            found({"x": dict.fromkeys("abc", hangs)}, 300)
+        assert command.stopping.is_set(), "no command begins any more"
+        until(lambda: len(ends) >= started)
+        assert all(isinstance(error, command.CommandInterrupted) for error in ends)
+    finally:
+        command.stopping.clear()
