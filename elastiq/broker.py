@@ -99,6 +99,11 @@ class Wanted:
     jobs: int
     one_only: bool = False
 
+    @property
+    def name(self) -> str:
+        """For people."""
+        return group_name(self.group, self.jobs, "waiting job")
+
 
 @dataclass(frozen=True)
 class Served:
@@ -144,7 +149,7 @@ class Orders:
             if covered >= want.jobs or (want.one_only and covered):
                 break
             wanted = 1 if want.one_only else -(-(want.jobs - covered) // each)
-            count, obstacle = self.launch(offer, pool, wanted, group_name(group, want.jobs, "waiting job"))
+            count, obstacle = self.launch(offer, pool, wanted, want.name)
             why = obstacle or why
             if count:
                 held = min(want.jobs - covered, count * each)

@@ -54,8 +54,7 @@ class Catalogue:
         core = self._core
         self._answered.add(site)
         if not core.failed(f"flavours {site}", f"sizes of the flavours at {site}", outcome):
-            found = {(site, name): resources for name, resources in (outcome.value or {}).items()}
-            core.registry.catalogue.update(found)
+            core.registry.catalogue.update({(site, name): size for name, size in (outcome.value or {}).items()})
         else:
             self._next[site] = core.now() + AGAIN_S
         self._replan()

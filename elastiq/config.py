@@ -72,17 +72,15 @@ class Reader:
 
             keep_a_spare(pools, self.sections)
         values_of_core = {key: value for section in core.values() for key, value in section.items()}
-        values_of_core.update(batch_options=batch_options, extras=extras)
         if elastiq["waiting_jobs_time_s"] == AUTO:
             values_of_core["waiting_jobs_time_s"] = WAITS_S[elastiq["prefer"]]
-        settings = Settings(pools=tuple(pools.values()), **values_of_core)
+        settings = Settings(pools=tuple(pools.values()), batch_options=batch_options, extras=extras, **values_of_core)
         if quota["max_cost_per_hour"] or quota["max_cost_per_day"] or any(pool.prices for pool in self.priced.values()):
             from elastiq.prices import check_prices
 
             check_prices(quota, self.priced, self.problems)
-        if quota["min_vms"] or any(
-            p.min_vms or p.terms.min_idle_vms or p.terms.max_vm_lifetime_s for p in pools.values()
-        ):
+        least = [p.min_vms or p.terms.min_idle_vms or p.terms.max_vm_lifetime_s for p in pools.values()]
+        if quota["min_vms"] or any(least):
             from elastiq.quotas import check_quotas
 
             check_quotas(settings, pools, self.bad, bool(scheduled), self.problems, self.warnings)

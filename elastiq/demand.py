@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass, field
-from typing import Mapping
+from typing import Mapping, Optional
 
 from elastiq.interfaces import JobGroup, Jobs
 
@@ -19,7 +19,7 @@ class WaitingHistory:
     """The counts of each group over the reads of the last ``window_s`` seconds."""
 
     def __init__(self, window_s: float) -> None:
-        self.window_s = window_s
+        self.window_s, self.keep_s = window_s, 0.0  # counts are kept for the longer of the two
         self._counts: dict[str, list[tuple[float, int]]] = {}
         self._since: dict[str, float] = {}
 
@@ -34,18 +34,18 @@ class WaitingHistory:
             self._since.setdefault(key, began)
             counts.append((began, count))
             # What is needed is the window, and the one read before it that says what was there at its start.
-            while len(counts) > 1 and counts[1][0] <= began - self.window_s:
+            while len(counts) > 1 and counts[1][0] <= began - max(self.window_s, self.keep_s):
                 counts.pop(0)
         if jobs.complete:
             for key in [key for key in self._counts if key not in seen]:
                 del self._counts[key], self._since[key]
 
-    def waited(self, key: str) -> int:
-        """How many jobs of the group have waited for the whole window, as of the last read."""
-        counts = self._counts.get(key)
-        if not counts or counts[0][0] > counts[-1][0] - self.window_s:
-            return 0
-        return min(count for _, count in counts)
+    def waited(self, key: str, window_s: Optional[float] = None) -> int:
+        """How many jobs of the group have waited for the whole window, or another that is kept, as of the last read."""
+        counts = self._counts.get(key, ())
+        start = counts[-1][0] - (self.window_s if window_s is None else window_s) if counts else 0.0
+        before = [count for began, count in counts if began <= start][-1:]
+        return min(before + [count for began, count in counts if began > start]) if before else 0
 
     def waiting_s(self, key: str, now: float) -> float:
         """For how long the group has had waiting jobs in every read."""
@@ -143,9 +143,7 @@ class Trials:
             trial.room_s = trial.room_s + seconds if where else 0.0
             if trial.room_s < limit_s or pools <= {*trial.refused_by}:
                 continue
-            trial.standing = Standing.UNSERVED
-            trial.refused_by = tuple(sorted({*trial.refused_by, *pools}))
-            from elastiq import unserved
+            from elastiq.unserved import found_out
 
-            trial.reason = unserved.reason(where, trial.room_s, pools)
-            self.changed = True
+            found_out(trial, where, pools)
+            trial.standing, self.changed = Standing.UNSERVED, True

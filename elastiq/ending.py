@@ -93,16 +93,11 @@ class Ending:
                 if disturbed(self, node, began, can_end(node), no_end):
                     ready.append(Step(node, node.reason))
         self.end_for_good(ready)
-        # Drains of ours without a purpose are undone: the return was lost, or a restart lay between.
-        for node in core.registry:
-            if node.seen is None or node.state not in IN_SERVICE:
-                continue
-            if node.seen.drained_by is not None and node.seen.drained_by_mark(core.owner.mark):
-                from elastiq.failed_drains import undrain
+        serving = [node for node in core.registry if node.state in IN_SERVICE and node.seen is not None]
+        if any(node.emptied or (node.seen and node.seen.drained_by) for node in serving):
+            from elastiq.failed_drains import undo
 
-                undrain(core, node)
-            elif node.emptied and node.seen.state is not WorkerState.OTHER:
-                node.emptied = {}
+            undo(core, serving)
         unconfirmed = [node for node in self._unconfirmed() if node.worker is not None and node.site in sites]
         if settled and unconfirmed:
             from elastiq.doubtful_ends import ask_again

@@ -56,8 +56,7 @@ class EventQueue:
     """
 
     def __init__(self, clock: Clock, longest_pause_s: float = 5.0) -> None:
-        self.clock = clock
-        self.longest_pause_s = longest_pause_s
+        self.clock, self.longest_pause_s = clock, longest_pause_s
         self._inbox: queue.SimpleQueue[Action] = queue.SimpleQueue()
         self._timers: list[tuple[float, int, Timer]] = []
         self._order = itertools.count()  # actions of one time run in the order in which they were asked for

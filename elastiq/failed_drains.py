@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Iterable
 
 from elastiq.core import Core
 from elastiq.executor import Outcome, UnsentError
-from elastiq.interfaces import DrainAnswer, DrainOutcome
+from elastiq.interfaces import DrainAnswer, DrainOutcome, WorkerState
 from elastiq.nodes import Node, State
 
 if TYPE_CHECKING:
@@ -74,6 +74,15 @@ def back(ending: Ending, node: Node, reason: str, undo: bool = True) -> None:
 
 def in_service(core: Core, node: Node, reason: str) -> None:
     core.registry.move(node, State.BUSY if node.runs_something else State.IDLE, reason, core.wall())
+
+
+def undo(core: Core, serving: Iterable[Node]) -> None:
+    """Undo our drains of nodes that are in service: the return was lost, or a restart lay between."""
+    for node in serving:
+        if node.seen is not None and node.seen.drained_by_mark(core.owner.mark):
+            undrain(core, node)
+        elif node.emptied and node.seen is not None and node.seen.state is not WorkerState.OTHER:
+            node.emptied = {}
 
 
 def undrain(core: Core, node: Node) -> None:

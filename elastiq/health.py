@@ -61,6 +61,5 @@ class Health:
     def breaker(self, pool: str) -> Optional[str]:
         """Why the pool gets one machine at a time; None while it is trusted."""
         failed = self.failed_boots.get(pool, 0)
-        if failed < BOOTS_BEFORE_BREAK:
-            return None
-        return f"the last {failed} machines of pool {pool} never joined: one at a time until one does"
+        why = f"the last {failed} machines of pool {pool} never joined: one at a time until one does"
+        return why if failed >= BOOTS_BEFORE_BREAK else None

@@ -56,7 +56,7 @@ CORE: dict[str, tuple[Option, ...]] = {
         Option("cluster_name", Kind.TEXT, check=check_cluster_name),
         *(_setting(f"{name}_time_s", Kind.SECONDS, unit="seconds", choices=("auto",)) for name in _AUTO),
         _setting("prefer", Kind.CHOICE, choices=("wait", "balanced", "cost")),
-        *_seconds("batch_settle_s", "unused_room_s"),
+        *_seconds("job_length_s", "batch_settle_s", "unused_room_s"),
         *_seconds("sleep_s", "check_queue_every_s", "check_vms_every_s", "check_vms_in_error_every_s", check=_period),
         *_seconds("estimated_vm_deploy_time_s", "drain_timeout_s", "lost_after_s", "intent_settle_s", check=above_zero),
         *_seconds("cooldown_after_launch_s", "cooldown_after_end_s", "cooldown_after_failure_s"),

@@ -43,6 +43,7 @@ class Observer:
         """Take what depends on the settings; again after a reload: what was read before is forgotten."""
         core, s = self._core, self._core.settings
         self.judge, self.history.window_s = SettleJudge(s.batch_settle_s), s.waiting_jobs_time_s
+        self.history.keep_s = s.estimated_vm_deploy_time_s if s.job_length_s else 0.0
         batch_s, vms_s = core.batch.call_deadline_s, STALE_PERIODS * s.check_vms_every_s
         self.jobs = Observation[Jobs]("the queue", STALE_PERIODS * s.check_queue_every_s + batch_s)
         self.workers = Observation[Workers]("the workers", vms_s + batch_s)

@@ -115,14 +115,18 @@ def _serve(orders: Orders, waiting: Sequence[JobGroup], leaving: Mapping[str, st
     s = orders.s
     waited = {g.key: s.history.waited(g.key) for g in waiting if not g.not_eligible}
     threshold = max(1, s.settings.waiting_jobs_threshold)
-    acting = sum(waited.values()) >= threshold
-    if acting and threshold > 1:
-        acting = sum(waited.get(g.key, 0) for g in waiting if orders.matchable(g)) >= threshold
+    acting = sum(waited.get(g.key, 0) for g in waiting if threshold == 1 or orders.matchable(g)) >= threshold
 
     def order(g: JobGroup) -> tuple[bool, float, float, str]:
         asked = need(g.request)
         return (s.trials.standing(g.key) is Standing.SERVED, -asked[0], -asked[1], g.key)
 
+    turns = None
+    if s.settings.job_length_s:
+        from elastiq.in_turns import Turns
+
+        turns = Turns(s, waiting, waited)
+        waiting, waited = turns.groups, turns.waited
     ordered = sorted(waiting, key=order)
     holds = _hold(orders, ordered, waited if acting else {})
     trying = {g.key for g in waiting if s.trials.standing(g.key) is Standing.TRYING}
@@ -134,6 +138,7 @@ def _serve(orders: Orders, waiting: Sequence[JobGroup], leaving: Mapping[str, st
         lost = lost_to_others(s, leaving)
     asking = {g.key: _ask(s, g, waited.get(g.key, 0) if acting else None, holds[g.key], lost[g.key]) for g in ordered}
     wants = [Wanted(a.group, a.wanted, a.one_only) for a in asking.values() if a.wanted]
+    wants = turns.named(wants) if turns else wants
     if orders.one_size(wants):
         served = {want.group.key: orders.serve(want) for want in wants}
     else:
@@ -141,7 +146,8 @@ def _serve(orders: Orders, waiting: Sequence[JobGroup], leaving: Mapping[str, st
 
         served = serve(orders, wants)
     orders.unserved = [(w.group, (1 if w.one_only else w.jobs) - served[w.group.key].jobs) for w in wants]
-    return tuple(_verdict(s, a, served.get(key)) for key, a in asking.items())
+    verdicts = tuple(_verdict(s, a, served.get(key)) for key, a in asking.items())
+    return turns.told(verdicts) if turns else verdicts
 
 
 @dataclass(frozen=True)

@@ -30,6 +30,7 @@ class Settings:
     estimated_vm_deploy_time_s: float = 600.0
     waiting_jobs_threshold: int = 0
     waiting_jobs_time_s: float = 40.0
+    job_length_s: float = 0.0  # not known
     n_jobs_per_vm: int = 4
     idle_for_time_s: float = 3600.0
     prefer: str = "balanced"

@@ -15,7 +15,7 @@ from elastiq.interfaces import JobGroup, Offer, Pool
 from elastiq.nodes import State
 from elastiq.packing import need
 from elastiq.policies import Tier, by_cores, tiers
-from elastiq.situation import ASKING, Allowance, Situation, group_name
+from elastiq.situation import ASKING, Allowance, Situation
 
 Offers = Sequence[tuple[Pool, Offer]]
 _EPSILON = 1e-9  # of sums of prices
@@ -136,7 +136,7 @@ def _order(orders: Orders, chosen: Chosen, there: Offers, wants: Sequence[Wanted
     before: Counter[str] = Counter()  # slots; a job of several machines counts where its last one is
     for machines in chosen.machines:
         pool, offer = there[machines.choice]
-        names = [group_name(by_key[key].group, by_key[key].jobs, "waiting job") for key in machines.slots]
+        names = [by_key[key].name for key in machines.slots]
         groups = {}
         for key, slots in machines.slots.items():
             want, nodes = by_key[key], by_key[key].group.nodes

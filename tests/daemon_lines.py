@@ -27,6 +27,7 @@ ON_DEMAND = {
     "elastiq.cooldown": "a cooldown_after_ key",
     "elastiq.coprocess": "HTCondor's bindings",
     "elastiq.leaving": "a notice of the cloud, a drained pool, max_vm_lifetime_s, or a changed image",
+    "elastiq.in_turns": "job_length_s",
     "elastiq.matching": "a batch system that can match",
     "elastiq.plugins.batch.htcondor_bound": "HTCondor's Python bindings, where they are there",
     "elastiq.plugins.batch.htcondor_bindings": "query_method = bindings, or bindings that are there",

@@ -64,6 +64,9 @@ def draw(seed: int, profile: str = "mixed") -> Scenario:
     )
     settings = _with_limits(Dice(seed, profile, "limits"), _settings(dice, manner))
     settings = replace(settings, consolidate=Dice(seed, profile, "consolidate").happens(0.2))
+    length = Dice(seed, profile, "length")
+    if length.happens(0.2):
+        settings = replace(settings, job_length_s=length.one_of((1.0, 20.0, 100.0)))
     settings = with_terms(Dice(seed, profile, "terms"), settings)
     chance = Dice(seed, profile, "auto")
     if chance.happens(0.3):

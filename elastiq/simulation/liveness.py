@@ -40,7 +40,8 @@ def serving_s(s: Settings, lease_s: float) -> float:
     have to end, one that nobody matched is tried, and the new one boots."""
     wrong_kind_s = longest_idle_s(s) + s.drain_timeout_s + makes_way_s(s)
     waits_s = s.waiting_jobs_time_s + 2 * s.unused_room_s + stopped_s(s)
-    return recovery_s(s, lease_s) + waits_s + wrong_kind_s + 2 * boot_s(s)
+    in_turns_s = s.estimated_vm_deploy_time_s if s.job_length_s else 0.0  # until its length is wrong
+    return recovery_s(s, lease_s) + waits_s + wrong_kind_s + in_turns_s + 2 * boot_s(s)
 
 
 def longest_idle_s(s: Settings) -> float:

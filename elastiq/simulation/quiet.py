@@ -242,10 +242,10 @@ def _same_until(daemon: Daemon, group: JobGroup) -> float:
     since = began - history.waiting_s(group.key, began)
     fresh_until = since + daemon.core.settings.unused_room_s
     until = fresh_until if fresh_until > _planned_at(daemon) else math.inf
-    if history.waited(group.key) < group.waiting:
-        counts = history._counts[group.key]
-        known = counts[0][0] <= began - history.window_s and len(counts) > 1
-        until = min(until, counts[1 if known else 0][0] + history.window_s)
+    for window_s in (history.window_s, *([history.keep_s] if history.keep_s else ())):
+        if history.waited(group.key, window_s) < group.waiting:
+            later = [seen for seen, _ in history._counts[group.key] if seen > began - window_s]
+            until = min(until, (later or [began])[0] + window_s)
     return until
 
 

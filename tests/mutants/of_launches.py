@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
-from elastiq import broker, core, ending, failed_launches, health, launching, limits, observer, planner, refusals
+from elastiq import (
+    broker,
+    core,
+    ending,
+    failed_launches,
+    health,
+    in_turns,
+    launching,
+    limits,
+    observer,
+    planner,
+    refusals,
+)
 from tests.mutants.bends import both, jobs, often, setting, throughout
 from tests.mutants.planting import Change, Mutant
 
@@ -85,7 +97,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "tries a pool whose machines never join with many at once",
         "I6",
-        (Change(health.Health, "breaker", "if failed < BOOTS_BEFORE_BREAK:", "if True:"),),
+        (Change(health.Health, "breaker", "if failed >= BOOTS_BEFORE_BREAK", "if False"),),
         both(throughout("never_joins"), jobs()),
     ),
     Mutant(
@@ -198,5 +210,11 @@ MUTANTS: tuple[Mutant, ...] = (
         "skips the back-off after a refused launch",
         "I8",
         (Change(health.Health, "blocked", "if block and now < block.until:", "if False:"),),
+    ),
+    Mutant(
+        "lets jobs wait for slots that run longer ones than job_length_s says",
+        "I7",
+        (Change(in_turns.Turns, "_slots", "late = min(", "late = 0 * min("),),
+        both(setting(job_length_s=1.0, max_vms=8), jobs(count=12, length_s=20_000.0)),
     ),
 )

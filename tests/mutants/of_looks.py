@@ -193,14 +193,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "returns workers that somebody else drained",
         "I3",
-        (
-            Change(
-                ending.Ending,
-                "look",
-                "node.seen.drained_by is not None and node.seen.drained_by_mark(core.owner.mark):",
-                "node.seen.is_drained:",
-            ),
-        ),
+        (Change(failed_drains, "undo", "node.seen.drained_by_mark(core.owner.mark):", "node.seen.is_drained:"),),
         often("admin_drains", times=8, which=0.5, for_s=900.0),
     ),
     Mutant(

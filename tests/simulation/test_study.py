@@ -341,3 +341,22 @@ def test_the_series_tells_the_same_as_the_sums() -> None:
 
 def integral(points: Iterable[Any], level: str) -> float:
     return math.fsum(getattr(point, level) * (point.end_s - point.begin_s) for point in points) / HOUR_S
+
+
+def test_a_swarm_whose_length_is_known_shares_a_few_machines() -> None:
+    """1,100 jobs of a second, as the graph of Seismology has, which else get a slot each."""
+    jobs = [job(run_s=1.0) for _ in range(1100)]
+    settings = replace(PLAIN, max_vms=None, idle_for_time_s=60.0)
+    each, shared = (played(*jobs, settings=replace(settings, job_length_s=s)) for s in (0.0, 1.0))
+    assert (each.jobs_done, each.launches) == (shared.jobs_done, 138) == (1100, 138)
+    assert shared.launches == 2
+    assert shared.p95_wait_s < each.p95_wait_s + ASSUMED.boot_s[1], "nobody waits for more than a boot longer"
+    assert shared.machine_hours < each.machine_hours / 25
+
+
+def test_a_length_that_is_wrong_costs_waiting_and_no_job_waits_for_ever() -> None:
+    jobs = [job(at_s=30.0 * number, run_s=4 * HOUR_S) for number in range(60)]
+    settings = replace(PLAIN, max_vms=None, job_length_s=1.0)
+    found = played(*jobs, settings=settings)
+    assert found.jobs_done == 60
+    assert found.p95_wait_s < settings.estimated_vm_deploy_time_s + 2 * STARTED_S + 2 * settings.check_queue_every_s

@@ -87,6 +87,7 @@ KINDS = {
     "cost an hour": (settings(max_cost_per_hour=2.5), 0.8),
     "cost a day": (settings(max_cost_per_day=20.0), 1.01),
     "stop": (settings(Terms(idle_action="stop")), 0.9),
+    "in turns": (settings(job_length_s=40.0, estimated_vm_deploy_time_s=450.0), 0.5),
     "long waits": (settings(waiting_jobs_time_s=400.0, waiting_jobs_threshold=3, unused_room_s=200.0), 0.5),
 }
 
