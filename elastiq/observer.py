@@ -131,6 +131,7 @@ class Observer:
 
         def came(outcome: Outcome[T]) -> None:
             if not any(seen is one for one in self.observations()):
+                [again() for again in (self.read_jobs, self.read_workers, self.read_instances)]
                 return  # the settings were reloaded while it was in flight
             if outcome.value is not None:
                 seen.succeeded(outcome.began, outcome.value)

@@ -494,6 +494,24 @@ def test_a_reload_forgets_what_was_read_and_drops_what_is_still_coming() -> None
     assert [pending.source for pending in rig.executor.acts()] == ["cloud aws"]
 
 
+@pytest.mark.parametrize("source", ["queue", "workers", "cloud aws"])
+def test_what_was_asked_before_a_reload_is_asked_again_at_once(source: str) -> None:
+    """A listing takes its time, and the next one would only come a period later."""
+    rig = Rig()
+    rig.answer()
+    rig.run(45.0)
+    for pending in list(rig.executor.pending):
+        if pending.source != source:
+            pending.finish()
+    old = rig.read(source)
+    take_over(rig.daemon, rig.settings, rig.batch, {"aws": rig.cloud})
+    rig.run(3.0)
+    assert rig.read(source) is old
+    old.finish()
+    rig.answer()
+    assert [one.name for one in rig.observer.observations() if one.value is None] == []
+
+
 def test_a_reload_keeps_for_how_long_jobs_have_waited() -> None:
     """Else who reloads often enough never gets a machine."""
     rig = Rig(waiting_jobs_time_s=60.0)
