@@ -78,6 +78,10 @@ def as_object(work: Work, outcome: Outcome, present: bool) -> dict[str, Any]:
         "began_at": outcome.seen.began_at,
         "bad_line_numbers": list(lines.bad_lines),
         "bad_lines_because": lines.bad_why,
+        "bad_lines_by_reason": {
+            why: {"lines": kind.count, "first": kind.numbers, "example": kind.example}
+            for why, kind in lines.bad_kinds.items()
+        },
         "left_out_because": dict(lines.left_out),
         "assumed": assumed(work, [outcome]),
         "notes": noticed(work, outcome),

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any, Iterator, Mapping, Optional, Sequence
 
 from elastiq.traces.classads import Expression, number
+from elastiq.traces.job import BadLine
 from elastiq.traces.jsons import objects
 from elastiq.traces.rows import Format, LeftOut, Reading, Row, Skip
 
@@ -37,7 +38,7 @@ def read(reading: Reading) -> Iterator[Row]:
 def _of_json(reading: Reading) -> Iterator[Row]:
     for number_of_line, found in objects(reading.source.blocks()):
         if isinstance(found, str):
-            reading.tally.is_bad(number_of_line, found)
+            reading.tally.is_bad(number_of_line, BadLine(found))
         else:
             ad = {key.lower(): _unwrapped(value) for key, value in found.items()}
             yield from reading.take(number_of_line, rows_of, ad)
@@ -61,7 +62,7 @@ def _of_lines(reading: Reading) -> Iterator[Row]:
                 yield from reading.take(began, rows_of, ad)
             ad, lines = {}, 0
         elif not equals or not (text.isidentifier() or text.replace(".", "_").isidentifier()):
-            reading.tally.is_bad(at, "no attribute of a ClassAd")
+            reading.tally.is_bad(at, BadLine("no attribute of a ClassAd"))
         else:
             began, lines = began if lines else at, lines + 1
             key = text.lower()
@@ -84,7 +85,7 @@ def rows_of(ad: Mapping[str, Any]) -> Sequence[Row]:
     """The job of an ad whose names are in lower case."""
     submit_s = number(ad, "qdate")
     if not submit_s or submit_s < 0:
-        raise ValueError("no QDate: no job of HTCondor")
+        raise BadLine("no QDate: no job of HTCondor")
     universe = int(number(ad, "jobuniverse") or 0)
     if universe in NO_DEMAND:
         raise Skip("jobs of the scheduler, local or grid universe")

@@ -13,8 +13,9 @@ import json
 import re
 from typing import Iterator, Mapping, Optional, Sequence
 
+from elastiq.traces.job import BadLine
 from elastiq.traces.rows import Format, LeftOut, Reading, Row, Skip
-from elastiq.traces.units import epoch_s, size_mb
+from elastiq.traces.units import epoch_s, number, size_mb, whole
 
 # Places in a line; accounting(5) counts from 1.
 _JOB, _SUBMITTED, _STARTED, _ENDED, _FAILED = 5, 8, 9, 10, 11
@@ -42,25 +43,27 @@ def read(reading: Reading) -> Iterator[Row]:
 def _of_fields(text: str) -> Sequence[Row]:
     fields = text.split(":")
     if len(fields) < FEWEST:
-        raise ValueError(f"{len(fields)} fields between colons, not {FEWEST} or more")
+        raise BadLine(f"{len(fields)} fields between colons, not {FEWEST} or more")
     task = fields[_TASK]
     # A category may hold colons: what comes after it is known to be in place only if the number of fields is.
     part = fields[_PE_TASK] if len(fields) > _PE_TASK else ""
     if part not in ("", "NONE", "none") and re.fullmatch(r"\d+\.\S+", part):
         raise Skip("tasks of parallel jobs")
-    times = [epoch_s(float(fields[at])) for at in (_SUBMITTED, _STARTED, _ENDED)]
-    failed = int(fields[_FAILED])
+    times = [epoch_s(number(fields[at])) for at in (_SUBMITTED, _STARTED, _ENDED)]
+    failed = whole(fields[_FAILED])
     name = fields[_JOB] if task in ("0", "", "undefined") else f"{fields[_JOB]}.{task}"
-    return _row(name, times, failed, float(fields[_WALLCLOCK]), float(fields[_SLOTS]), fields[_CATEGORY])
+    return _row(name, times, failed, number(fields[_WALLCLOCK]), number(fields[_SLOTS]), fields[_CATEGORY])
 
 
 def _of_json(text: str) -> Sequence[Row]:
     try:
         found = json.loads(text)
     except RecursionError:
-        raise ValueError("JSON that is too deep") from None
+        raise BadLine("JSON that is too deep") from None
+    except ValueError:
+        raise BadLine("no JSON") from None
     if "job_number" not in found or "submission_time" not in found:
-        raise ValueError("no record of a job")
+        raise BadLine("no record of a job")
     if found.get("pe_task_id") not in (None, "", "NONE"):
         raise Skip("tasks of parallel jobs")
     times = [epoch_s(_number(found, key)) for key in ("submission_time", "start_time", "end_time")]
@@ -80,15 +83,15 @@ def _row(
     if failed in AGAIN:
         raise Skip("runs of jobs that were run again")
     if submit_s <= 0:
-        raise ValueError("no time of submission")
+        raise BadLine("no time of submission")
     if start_s <= 0 and wallclock <= 0:
         raise LeftOut("never started")
     if slots < 1:
-        raise ValueError("no number of slots")
+        raise BadLine("no number of slots")
     run_s = end_s - start_s if end_s >= start_s > 0 else wallclock
     asked = _asked(category)
     memory = [size for size in (_memory_mb(asked.get(key, "")) for key in MEMORY) if size]
-    gpus = next((float(asked[key]) for key in GPUS if asked.get(key, "").replace(".", "", 1).isdigit()), None)
+    gpus = next((float(asked[key]) for key in GPUS if asked.get(key, "").replace(".", "", 1).isdecimal()), None)
     return (Row(submit_s, run_s, slots, max(memory) * slots if memory else None, None, gpus or None, name=name),)
 
 
@@ -111,7 +114,7 @@ def _memory_mb(text: str) -> Optional[float]:
 
 def _number(found: Mapping[str, object], key: str) -> float:
     value = found.get(key, 0)
-    return float(value) if isinstance(value, (int, float, str)) else 0.0
+    return number(str(value)) if isinstance(value, (int, float, str)) else 0.0
 
 
 def _looks_like(head: Sequence[str]) -> bool:

@@ -10,6 +10,19 @@ from elastiq.interfaces import Resources
 SHOWN = 5  # line numbers of each kind that a person is shown
 
 
+KINDS = 20  # of what is wrong with lines, that are told apart
+OTHERS = "something else"
+
+
+class BadLine(ValueError):
+    """A line is no job: ``what`` is wrong with it, the same words for all such lines, and with which of its text."""
+
+    def __init__(self, what: str, text: object = None) -> None:
+        shown = "" if text is None else f": {text if isinstance(text, (int, float)) else repr(str(text)[:40])}"
+        self.what = what
+        super().__init__(what + shown)
+
+
 class TraceError(ValueError):
     """The file is no trace that can be read. One line, with the path and, where there is one, the line."""
 
@@ -20,8 +33,9 @@ class TraceJob(NamedTuple):
     ``at_s`` is when it was submitted, in seconds since the first job of the trace. ``run_s`` is how long it ran on
     what it asked for. ``removed_after_s``: it was removed so many seconds after its submission while it waited, and
     is removed again if it waits then. ``after`` names jobs of the same trace that must have ended before this one is
-    submitted, ``think_s`` later; a name that is not known, or of a job that ended, holds nothing up. Jobs of one name
-    are parts of one: it has ended when all of them have. Parents may come after their children, and loops may be.
+    submitted, ``think_s`` later; a name that is not known, or of a job that ended, or that comes at a later time, holds
+    nothing up. Jobs of one name are parts of one: it has ended when all of them have. Of one time, parents may come
+    after their children; none waits for itself, by others neither.
     """
 
     at_s: float
@@ -31,6 +45,15 @@ class TraceJob(NamedTuple):
     removed_after_s: Optional[float] = None
     after: tuple[str, ...] = ()
     think_s: float = 0.0
+
+
+@dataclass
+class BadKind:
+    """Lines with which the same is wrong: how many, the first numbers, and what it is in the first of them."""
+
+    example: str
+    count: int = 0
+    numbers: list[int] = field(default_factory=list)
 
 
 @dataclass
@@ -45,14 +68,22 @@ class Lines:
     unused: tuple[str, ...] = ()  # columns of which nothing is read
     bad: int = 0  # that are no jobs at all
     bad_lines: list[int] = field(default_factory=list)  # the first numbers of these, from 1
-    bad_why: str = ""  # what is wrong with the first of them
+    bad_kinds: dict[str, BadKind] = field(default_factory=dict)  # by what is wrong with them
 
-    def is_bad(self, number: int, why: str) -> None:
+    @property
+    def bad_why(self) -> str:
+        """What is wrong with the first of them."""
+        return next((kind.example for kind in self.bad_kinds.values()), "")
+
+    def is_bad(self, number: int, fault: BadLine) -> None:
         """Count a line that is none."""
         self.bad += 1
-        self.bad_why = self.bad_why or why
-        if len(self.bad_lines) < SHOWN:
-            self.bad_lines.append(number)
+        known = fault.what in self.bad_kinds or len(self.bad_kinds) < KINDS
+        kind = self.bad_kinds.setdefault(fault.what if known else OTHERS, BadKind(str(fault) if known else OTHERS))
+        kind.count += 1
+        for numbers in (self.bad_lines, kind.numbers):
+            if len(numbers) < SHOWN:
+                numbers.append(number)
 
     def leave_out(self, why: str) -> None:
         """Count a job that cannot be played, as one of which no run time is known."""

@@ -44,7 +44,7 @@ def objects(blocks: Iterable[str]) -> Iterator[tuple[int, Union[dict[str, Any], 
                 wanted = 2 * (len(text) - at)  # twice as much before the next try: the work stays linear
                 continue
             after = _NEXT.search(text, at + 1)
-            found, end, problem = {}, after.start() if after else len(text), f"no JSON: {message}"
+            found, end, problem = {}, after.start() if after else len(text), "no JSON"
         wanted = 0
         yield line, problem or found
         line += text.count("\n", at, end)

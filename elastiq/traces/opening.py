@@ -13,6 +13,7 @@ from elastiq.interfaces import Resources
 from elastiq.traces import condor, gridengine, plain, sacct, swf, torque
 from elastiq.traces.job import Lines, TraceError, TraceJob
 from elastiq.traces.order import Sorted
+from elastiq.traces.parents import resolved
 from elastiq.traces.rows import EPOCH, Format, Reading, Row
 from elastiq.traces.source import Source
 
@@ -47,6 +48,7 @@ def open_trace(
             f"{source.name}: is no log of jobs that elastiq knows ({', '.join(sorted(FORMATS))}); if it is one of "
             "these, name it with --format"
         )
+    source.complete()
     return FileTrace(source, FORMATS[format], split_at)
 
 
@@ -84,7 +86,7 @@ class FileTrace:
         self.header = reading.header
         first: Optional[float] = None
         at_s = 0.0
-        for row in self._ordered(self._format.read(reading)):
+        for row in resolved(self._ordered(self._format.read(reading)), self.lines):
             if first is None:
                 first = row.submit_s
                 self.began_at = _wall_time(first, self.header)

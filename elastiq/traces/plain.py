@@ -1,19 +1,22 @@
 """Plain tables: CSV, TSV or ``;`` between the columns, with a header of obvious names in any order.
 
 Needed is how long a job ran (``run_s``, ``runtime``, ``duration``, or ``start`` and ``end``). Without a column for
-the submission all jobs are submitted at once; without one for cpus each has one. A cell that is empty says nothing.
-Lines that begin with ``#`` are no rows. A column of which nothing is read, as ``avg_cpu_pct`` (what a job used is not
-what it asks for), is named in ``Lines.unused``. `elastiq.traces.write` writes such tables.
+the submission a job comes when it started, and without any time all come at once; without one for cpus each has one.
+A cell that is empty says nothing. Lines that begin with ``#`` are no rows. A column of which nothing is read, as
+``avg_cpu_pct`` (what a job used is not what it asks for), is named in ``Lines.unused``. `elastiq.traces.write` writes
+such tables.
 """
 
 from __future__ import annotations
 
 import csv
+import math
 import re
 from typing import Callable, Iterator, NamedTuple, Optional, Sequence
 
+from elastiq.traces.job import BadLine
 from elastiq.traces.rows import Format, LeftOut, Reading, Row
-from elastiq.traces.units import Times, duration_s, size_mb
+from elastiq.traces.units import Times, duration_s, number, size_mb
 
 # Without case, underscores, and their unit; of several in a header the first of the list is taken.
 NAMES = {
@@ -61,12 +64,15 @@ def read(reading: Reading) -> Iterator[Row]:
         if table is None:
             table = _Table.of(text)
             if table is None:
-                raise ValueError("no header: no column says how long a job ran (run_s)")
+                raise BadLine("no header: no column says how long a job ran (run_s)")
             reading.tally.unused = table.unused
             return ()
         return table.rows(text)
 
-    return reading.rows(parse)
+    for row in reading.rows(parse):
+        if table is not None and table.note:
+            reading.tally.note(table.note)
+        yield row
 
 
 def columns(names: Sequence[str]) -> list[Optional[Column]]:
@@ -123,23 +129,22 @@ class _Table:
     def rows(self, line: str) -> Sequence[Row]:
         cells = _cells(line, self._separator)
         if len(cells) != self._width:
-            raise ValueError(f"{len(cells)} columns, the header has {self._width}")
+            raise BadLine(f"{len(cells)} columns, the header has {self._width}")
         name, after = self._text(cells, "name"), self._text(cells, "after")
-        submit_s = self._number(cells, "submit", self._times.read) or 0.0
-        if "submit" in self._columns and not self._text(cells, "submit"):
-            raise ValueError("no time of submission")
-        cpus = self._number(cells, "cpus", float) if "cpus" in self._columns else 1.0
-        count = self._number(cells, "count", float)
+        run_s = self._run_s(cells)
+        submit_s = self._submit_s(cells, run_s)
+        cpus = self._number(cells, "cpus", number) if "cpus" in self._columns else 1.0
+        count = self._number(cells, "count", number)
         if count is not None and count != int(count):
-            raise ValueError("a count that is no whole number")
+            raise BadLine("a count that is no whole number")
         return (
             Row(
                 submit_s,
-                self._run_s(cells),
+                run_s,
                 cpus,
                 self._number(cells, "memory", size_mb),
                 self._number(cells, "disk", size_mb),
-                self._number(cells, "gpus", float),
+                self._number(cells, "gpus", number),
                 1 if count is None else int(count),
                 name,
                 self._number(cells, "removed", duration_s),
@@ -147,6 +152,25 @@ class _Table:
                 self._number(cells, "think", duration_s) or 0.0,
             ),
         )
+
+    def _submit_s(self, cells: Sequence[str], run_s: float) -> float:
+        """Else when it started: it may have waited before, nobody knows how long. Without any time, 0."""
+        for field, before_s in (("submit", 0.0), ("start", 0.0), ("end", run_s)):
+            if field in self._columns:
+                found = self._number(cells, field, self._times.read)
+                if found is None:
+                    raise BadLine("no time of submission" if field == "submit" else f"no time of {field}")
+                return found - before_s
+        return 0.0
+
+    @property
+    def note(self) -> str:
+        """What is to be noted of each of its jobs."""
+        if "submit" in self._columns:
+            return ""
+        if self._columns.keys() & {"start", "end"}:
+            return "comes when it started: no column says when it was submitted"
+        return "comes at once with all others: no column says when it was submitted"
 
     def _run_s(self, cells: Sequence[str]) -> float:
         run_s = self._number(cells, "run", duration_s)
@@ -168,9 +192,12 @@ class _Table:
             return None
         text, unit = cells[column[0]], column[1]
         try:
-            return float(text) * unit
+            found = float(text) * unit
         except ValueError:
             return meant(text) if text.strip() else None
+        if not math.isfinite(found):
+            raise BadLine("no number", text)
+        return found
 
 
 def _cells(line: str, separator: str) -> list[str]:
@@ -180,7 +207,7 @@ def _cells(line: str, separator: str) -> list[str]:
     try:
         return next(csv.reader([line], delimiter=separator, strict=True))
     except (csv.Error, StopIteration) as exc:
-        raise ValueError(str(exc)) from exc
+        raise BadLine("a quoted cell that does not end, or goes on after its end") from exc
 
 
 def _looks_like(head: Sequence[str]) -> bool:

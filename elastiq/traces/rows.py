@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Callable, Iterable, Iterator, NamedTuple, Optional, Sequence
 
-from elastiq.traces.job import Lines
+from elastiq.traces.job import BadLine, Lines
 from elastiq.traces.source import Source
 
 MOST_CPUS = 1e7  # of one job: no machine on earth has more
 MOST = 1e15  # of any number: what is above was no number of a batch system
 MOST_PARTS = 100_000  # of one job
-REMEMBERED = 100_000  # jobs with parents of which loops are looked for
 EPOCH = 1e8  # a time above is seconds since 1970 (1973), one below counts from the log's beginning
 
 
@@ -55,7 +54,6 @@ class Reading:
         self.tally = tally
         self.header: dict[str, str] = {}
         self._split_at = split_at or MOST
-        self._parents: dict[str, tuple[str, ...]] = {}
 
     def rows(self, parse: Callable[[str], Sequence[Row]]) -> Iterator[Row]:
         """What ``parse`` makes of each line; see `take`."""
@@ -64,49 +62,39 @@ class Reading:
 
     def take(self, number: int, parse: Callable[..., Sequence[Row]], *found: object) -> Iterable[Row]:
         """The rows that ``parse`` makes of what was found at a line. It raises `Skip` or `LeftOut` where that is to be
-        no job or cannot be one, `ValueError` where it is none at all."""
+        no job or cannot be one, `BadLine` where it is none at all."""
         try:
             rows = parse(*found)
             for row in rows:
-                why = self._fault(row)
-                if why:
-                    raise ValueError(why)
-        except (ValueError, ArithmeticError) as exc:
-            self.tally.is_bad(number, " ".join(str(exc).split())[:100])
+                self._check(row)
+        except BadLine as exc:
+            self.tally.is_bad(number, exc)
+        except (ValueError, ArithmeticError):  # of a number that no log has, as one of 5,000 digits
+            self.tally.is_bad(number, BadLine("a number that is none"))
         except LeftOut as exc:
             self.tally.leave_out(str(exc))
         except Skip as exc:
             self.tally.skip(str(exc))
         else:
-            return rows if not rows or not rows[0].after else [self._without_loops(row) for row in rows]
+            return rows
         return ()
 
-    def _fault(self, row: Row) -> str:
-        """False comparisons are true for nan."""
+    def _check(self, row: Row) -> None:
+        """Raises `BadLine`."""
         submit_s, run_s, cpus, memory_mb, disk_mb, gpus, parts, _name, removed_after_s, _after, think_s = row
         if not -MOST < submit_s < MOST:
-            return "no time of submission"
+            raise BadLine("a time of submission that is none", submit_s)
         if not 0 <= run_s < MOST:
-            return "no run time" if not run_s < 0 else "a negative run time"
+            raise BadLine("a negative run time" if run_s < 0 else "too long a run time", run_s)
         if not 0 <= (cpus or 0) <= MOST_CPUS:
-            return "no number of cpus"
-        if not (0 <= (memory_mb or 0) < MOST and 0 <= (disk_mb or 0) < MOST and 0 <= (gpus or 0) < MOST):
-            return "a size that is none"
-        if not (0 <= (removed_after_s or 0) < MOST and 0 <= think_s < MOST):
-            return "a time that is none"
-        if not 1 <= parts * max(1.0, (cpus or 0) / self._split_at) <= MOST_PARTS:
-            return "a job of no part or too many"
-        return ""
-
-    def _without_loops(self, row: Row) -> Row:
-        """A job that waits for itself, or for one that waits for it, would wait for ever."""
-        after = tuple(name for name in row.after if name != row.name)
-        if len(after) < len(row.after):
-            self.tally.note("waits for itself")
-        mutual = [name for name in after if row.name in self._parents.get(name, ())]
-        if mutual:
-            self.tally.note("waits for a job that waits for it")
-            after = tuple(name for name in after if name not in mutual)
-        if after and row.name and len(self._parents) < REMEMBERED:
-            self._parents[row.name] = after
-        return row._replace(after=after)
+            raise BadLine("less than no cpus" if (cpus or 0) < 0 else "too many cpus", cpus)
+        for what, size in (("much memory", memory_mb), ("much disk", disk_mb), ("many gpus", gpus)):
+            if size is not None and not 0 <= size < MOST:
+                raise BadLine(f"less than no {what.split()[1]}" if size < 0 else f"too {what}", size)
+        for what, time_s in (("removed_after", removed_after_s), ("think", think_s)):
+            if time_s is not None and not 0 <= time_s < MOST:
+                raise BadLine(f"a time of {what} that is none", time_s)
+        if parts < 1:
+            raise BadLine("a job of no part", parts)
+        if (all_parts := parts * max(1.0, (cpus or 0) / self._split_at)) > MOST_PARTS:
+            raise BadLine("a job of too many parts", all_parts)

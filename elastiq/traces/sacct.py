@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from typing import Iterator, Mapping, Optional, Sequence
 
+from elastiq.traces.job import BadLine
 from elastiq.traces.rows import Format, LeftOut, Reading, Row, Skip
-from elastiq.traces.units import Times, duration_s, size_mb
+from elastiq.traces.units import Times, duration_s, number, size_mb
 
 NO_TIME = frozenset({"", "unknown", "none", "n/a"})
 # Of a job that has not come to its end: JOB STATE CODES of sacct(1).
@@ -42,7 +43,7 @@ def read(reading: Reading) -> Iterator[Row]:
             table = _Table(names)
             return ()
         if table is None:
-            raise ValueError("no header with JobID, Submit, and Elapsed or End: sacct --parsable2 without --noheader")
+            raise BadLine("no header with JobID, Submit, and Elapsed or End: sacct --parsable2 without --noheader")
         return table.rows(text)
 
     return reading.rows(parse)
@@ -69,7 +70,7 @@ class _Table:
         cells = line.split("|")
         if len(cells) not in (self._width, len(self._names)):
             # A job's name or comment may hold a |, and then no column is known to be what it seems.
-            raise ValueError(f"{len(cells)} columns, the header has {self._width}")
+            raise BadLine(f"{len(cells)} columns, the header has {self._width}")
         said = dict(zip(self._names, cells))
         name = said.get("jobid") or said.get("jobidraw", "")
         if "." in name:
@@ -79,7 +80,7 @@ class _Table:
             raise LeftOut(UNFINISHED[state])
         submit_s = self._time(said, "submit")
         if not name or submit_s is None:
-            raise ValueError("no time of submission" if name else "no job id")
+            raise BadLine("no time of submission" if name else "no job id")
         run_s, removed_after_s = self._ran(said, state, submit_s)
         nodes, tres = _nodes(said), _tres(said)
         cpus = _positive(tres.get("cpu")) or next((n for n in (_positive(said.get(key)) for key in CPUS) if n), 1.0)
@@ -113,7 +114,7 @@ class _Table:
 def _elapsed(said: Mapping[str, str]) -> Optional[float]:
     raw = said.get("elapsedraw", "")
     if raw:
-        return float(raw)
+        return number(raw)
     text = said.get("elapsed", "")
     return duration_s(text) if text and text != "INVALID" else None
 
@@ -122,7 +123,7 @@ def _limit_s(said: Mapping[str, str]) -> Optional[float]:
     """TimelimitRaw is in minutes."""
     raw, text = said.get("timelimitraw", ""), said.get("timelimit", "")
     if raw[:1].isdigit():
-        return float(raw) * 60
+        return number(raw) * 60
     return duration_s(text) if text[:1].isdigit() else None
 
 
@@ -134,7 +135,7 @@ def _tres(said: Mapping[str, str]) -> dict[str, str]:
     """``billing=4,cpu=4,gres/gpu:a100=1,gres/gpu=1,mem=8G,node=1``: what was asked for, else what it got."""
     text = said.get("reqtres") or said.get("alloctres") or ""
     found = dict(part.split("=", 1) for part in text.split(",") if "=" in part)
-    kinds = [float(value) for key, value in found.items() if key.startswith("gres/gpu:")]
+    kinds = [number(value) for key, value in found.items() if key.startswith("gres/gpu:")]
     if kinds:
         found.setdefault("gres/gpu", str(sum(kinds)))
     return found
@@ -155,8 +156,8 @@ def _positive(text: Optional[str]) -> Optional[float]:
     """``2K`` is 2,000 in numbers of cpus (--units leaves them so)."""
     if not text:
         return None
-    number = float(text[:-1]) * 1000 if text[-1] in "kK" else float(text)
-    return number if number > 0 else None
+    found = number(text[:-1]) * 1000 if text[-1] in "kK" else number(text)
+    return found if found > 0 else None
 
 
 def _looks_like(head: Sequence[str]) -> bool:

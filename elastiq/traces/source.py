@@ -33,6 +33,7 @@ class Source:
         self.name = "standard input" if path == "-" else path if path.isprintable() else repr(path)
         self._path = path
         self._kept: Optional[IO[bytes]] = None
+        self._rest: Optional[BinaryIO] = None  # what is still to be kept comes from there
         with self._faults():
             self._keep()
             first = self._start()
@@ -40,6 +41,8 @@ class Source:
             if first.startswith(magic):
                 raise TraceError(f"{self.name}: is packed: {command} {path} | elastiqctl simulate - ...")
         self._module = next((name for magic, name in PACKED.items() if first.startswith(magic)), "")
+        if self._module:
+            self.complete()
         self._encoding = "utf-8-sig"
         with self._faults(), self._open() as file:
             head = file.read(HEAD)
@@ -51,16 +54,24 @@ class Source:
             raise TraceError(f"{self.name}: is empty")
 
     def _keep(self) -> None:
+        """Of what can be read only once, its beginning: it may be a device without an end."""
         if self._path == "-":
-            given: BinaryIO = sys.stdin.buffer
+            self._rest = sys.stdin.buffer
         elif not stat.S_ISREG(os.stat(self._path).st_mode):
-            given = open(self._path, "rb")  # a directory: the error says so
+            self._rest = open(self._path, "rb")  # a directory: the error says so
         else:
             return
         self._kept = tempfile.TemporaryFile()
-        with given if self._path != "-" else _left_open(given):
-            shutil.copyfileobj(given, self._kept)
+        self._kept.write(self._rest.read(HEAD))
         self._kept.flush()
+
+    def complete(self) -> None:
+        """Keep all of what can be read only once: it is a trace. Before, only `head` may be asked for."""
+        rest, self._rest = self._rest, None
+        if rest is not None and self._kept is not None:
+            with self._faults(), _left_open(rest) if self._path == "-" else rest:
+                shutil.copyfileobj(rest, self._kept)
+                self._kept.flush()
 
     def _raw(self) -> BinaryIO:
         return open(self._path, "rb") if self._kept is None else io.BufferedReader(_Anew(self._kept), BLOCK)

@@ -6,9 +6,12 @@ https://www.cs.huji.ac.il/labs/parallel/workload/swf.html for what they mean.
 
 from __future__ import annotations
 
+import math
 from typing import Iterator, Sequence
 
+from elastiq.traces.job import BadLine
 from elastiq.traces.rows import Format, LeftOut, Reading, Row, Skip
+from elastiq.traces.units import number
 
 FIELDS = 18
 KB_PER_MB = 1024.0
@@ -42,11 +45,11 @@ def read(reading: Reading) -> Iterator[Row]:
 def _job(parts: Sequence[str]) -> Sequence[Row]:
     # Some logs leave the last fields out; what is needed are the first ones.
     if not _STATUS < len(parts) <= FIELDS:
-        raise ValueError(f"{len(parts)} fields, not {FIELDS}")
-    numbers = [float(part) for part in parts]
+        raise BadLine(f"{len(parts)} fields, not {FIELDS}")
+    numbers = _numbers(parts)
     submit_s, run_s = numbers[_SUBMIT], numbers[_RUN]
     if submit_s < 0:
-        raise ValueError("no time of submission")
+        raise BadLine("no time of submission")
     if numbers[_STATUS] in PARTIAL:
         raise Skip("parts of jobs that were checkpointed")
     removed_after_s = None
@@ -67,6 +70,14 @@ def _job(parts: Sequence[str]) -> Sequence[Row]:
         after = (parts[_PRECEDING],)
         think_s = max(0.0, numbers[_THINK]) if len(parts) > _THINK else 0.0
     return (Row(submit_s, run_s, processors, memory_mb, None, None, 1, parts[_JOB], removed_after_s, after, think_s),)
+
+
+def _numbers(parts: Sequence[str]) -> list[float]:
+    try:
+        found = list(map(float, parts))
+    except ValueError:
+        return list(map(number, parts))  # which says what is none
+    return found if math.isfinite(sum(found)) else list(map(number, parts))
 
 
 def _looks_like(head: Sequence[str]) -> bool:

@@ -11,8 +11,9 @@ from __future__ import annotations
 import re
 from typing import Iterator, Mapping, NamedTuple, Optional, Sequence
 
+from elastiq.traces.job import BadLine
 from elastiq.traces.rows import Format, LeftOut, Reading, Row, Skip
-from elastiq.traces.units import american_s, duration_s, size_mb
+from elastiq.traces.units import american_s, duration_s, number, size_mb, whole
 
 _RECORD = re.compile(r"(\d\d/\d\d/\d{4} \d\d:\d\d:\d\d);(\w{1,2});([^;]*);(.*)", re.DOTALL)
 _PAIR = re.compile(r"""([A-Za-z_][\w.\-]*)=("(?:[^"\\]|\\.)*"|'[^']*'|\S*)""")
@@ -43,7 +44,7 @@ def read(reading: Reading) -> Iterator[Row]:
             return ()
         found = _RECORD.fullmatch(text)
         if not found:
-            raise ValueError("no accounting record")
+            raise BadLine("no accounting record")
         at, kind, name, rest = found.groups()
         if kind in QUEUED:
             if len(queued) < MOST_QUEUED:
@@ -69,7 +70,7 @@ def _ended(name: str, said: Mapping[str, str]) -> Sequence[Row]:
         raise Skip("arrays as a whole, whose jobs have records of their own")
     submit_s = _first(said, ("ctime", "qtime", "etime"))
     if submit_s is None:
-        raise ValueError("no time of submission (ctime)")
+        raise BadLine("no time of submission (ctime)")
     start_s, end_s = _first(said, ("start",)), _first(said, ("end",))
     if start_s is not None and end_s is not None and end_s >= start_s:
         run_s = end_s - start_s
@@ -94,8 +95,8 @@ def _deleted(name: str, came: str, rest: str, at: str) -> Sequence[Row]:
 
 
 def _row(chunk: Chunk, submit_s: float, run_s: float, name: str, removed_after_s: Optional[float] = None) -> Row:
-    number, cpus, memory_mb, gpus = chunk
-    return Row(submit_s, run_s, cpus, memory_mb, None, gpus, number, name, removed_after_s)
+    machines, cpus, memory_mb, gpus = chunk
+    return Row(submit_s, run_s, cpus, memory_mb, None, gpus, machines, name, removed_after_s)
 
 
 def chunks(said: Mapping[str, str]) -> list[Chunk]:
@@ -119,9 +120,9 @@ def chunks(said: Mapping[str, str]) -> list[Chunk]:
 def _of_chunk(text: str, cpus_key: str, cpus: float) -> Chunk:
     """A name instead of a number is one machine."""
     first, *words = text.strip().split(":")
-    number = int(first) if first.isdigit() else 1
+    machines = whole(first) if first.isdecimal() else 1
     memory_mb = gpus = None
-    for word in [*words, *([] if first.isdigit() else [first])]:
+    for word in [*words, *([] if first.isdecimal() else [first])]:
         key, _, value = word.partition("=")
         if key == cpus_key:
             cpus = _count(value) or 1.0
@@ -129,7 +130,7 @@ def _of_chunk(text: str, cpus_key: str, cpus: float) -> Chunk:
             gpus = _count(value) or None
         elif key == "mem":
             memory_mb = _size_mb(value)
-    return Chunk(number, cpus, memory_mb, gpus)
+    return Chunk(machines, cpus, memory_mb, gpus)
 
 
 def _packed(found: Sequence[Chunk]) -> Chunk:
@@ -159,12 +160,12 @@ def _size_mb(text: str) -> Optional[float]:
 
 
 def _count(text: str) -> float:
-    return float(text) if text.replace(".", "", 1).isdigit() else 0.0
+    return float(text) if text.replace(".", "", 1).isdecimal() else 0.0
 
 
 def _first(said: Mapping[str, str], keys: Sequence[str]) -> Optional[float]:
     """The first time of these that there is."""
-    return next((float(said[key]) for key in keys if said.get(key, "0") not in ("0", "")), None)
+    return next((number(said[key], "no time") for key in keys if said.get(key, "0") not in ("0", "")), None)
 
 
 def _looks_like(head: Sequence[str]) -> bool:

@@ -1,11 +1,13 @@
-"""Times, durations and sizes as batch systems write them -> seconds and MB. A ValueError where a text is none."""
+"""Times, durations and sizes as batch systems write them -> seconds and MB. A `BadLine` where a text is none."""
 
 from __future__ import annotations
 
+import math
 import re
 import time
 from datetime import datetime
-from typing import Optional
+
+from elastiq.traces.job import BadLine
 
 _SIZE = re.compile(r"\s*([0-9.]+(?:[eE][+-]?[0-9]+)?)\s*([kmgtpe]?)(i?)b?\s*", re.IGNORECASE)
 _MB = {"": None, "k": 1 / 1024.0, "m": 1.0, "g": 1024.0, "t": 1024.0**2, "p": 1024.0**3, "e": 1024.0**4}
@@ -18,9 +20,28 @@ def size_mb(text: str, without: float = 1.0) -> float:
     """``4G``, ``512 MB``, ``2GiB``: units of 1024. A number without a unit is of ``without`` MB."""
     found = _SIZE.fullmatch(text)
     if not found:
-        raise ValueError(f"{text[:40]!r} is no size")
+        raise BadLine("no size", text)
     unit = _MB[found[2].lower()]
-    return float(found[1]) * (without if unit is None else unit)
+    return number(found[1], "no size") * (without if unit is None else unit)
+
+
+def number(text: str, otherwise: str = "no number") -> float:
+    """Of a text; the `BadLine` says ``otherwise``. Neither infinity nor what is no number (nan) is one."""
+    try:
+        found = float(text)
+    except ValueError:
+        raise BadLine(otherwise, text) from None
+    if not math.isfinite(found):
+        raise BadLine(otherwise, text)
+    return found
+
+
+def whole(text: str) -> int:
+    """As `number`."""
+    try:
+        return int(text)
+    except ValueError:
+        raise BadLine("no whole number", text) from None
 
 
 def duration_s(text: str) -> float:
@@ -28,13 +49,13 @@ def duration_s(text: str) -> float:
     days, dash, rest = text.strip().rpartition("-")
     parts = rest.split(":")
     if len(parts) > 3 or (dash and not days):
-        raise ValueError(f"{text[:40]!r} is no duration")
+        raise BadLine("no duration", text)
     if dash:  # after days the hours come first (sacct(1), Timelimit)
         parts += ["0"] * (3 - len(parts))
     seconds = 0.0
     for part in parts:
-        seconds = seconds * 60 + float(part)
-    return seconds + (float(days) * 86400 if dash else 0.0)
+        seconds = seconds * 60 + number(part, "no duration")
+    return seconds + (number(days, "no duration") * 86400 if dash else 0.0)
 
 
 def epoch_s(number: float) -> float:
@@ -71,12 +92,10 @@ class Times:
 
 def american_s(text: str) -> float:
     """``04/18/2024 12:00:00``, of this machine's zone."""
-    return time.mktime(time.strptime(text, "%m/%d/%Y %H:%M:%S"))
-
-
-def optional(text: str) -> Optional[float]:
-    """A number, None where there is none."""
-    return float(text) if text.strip() else None
+    try:
+        return time.mktime(time.strptime(text, "%m/%d/%Y %H:%M:%S"))
+    except (ValueError, OverflowError):
+        raise BadLine("no time", text) from None
 
 
 def _stamp(text: str) -> float:
@@ -84,12 +103,12 @@ def _stamp(text: str) -> float:
     text = _FRACTION.sub(lambda found: "." + (found[1] + "000000")[:6], text)
     try:
         return datetime.fromisoformat(text).timestamp()
-    except OSError as exc:  # a year that the system cannot place
-        raise ValueError(f"{text[:40]!r} is no time: {exc.strerror}") from exc
+    except (ValueError, OSError, OverflowError):  # OSError: a year that the system cannot place
+        raise BadLine("no time", text) from None
 
 
 def _two(text: str) -> int:
-    found = int(text)
+    found = whole(text)
     if not 0 <= found < 61:
-        raise ValueError(f"{text!r} is no time")
+        raise BadLine("no time", text)
     return found

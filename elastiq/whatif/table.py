@@ -6,6 +6,7 @@ import csv
 from typing import Any, Callable, Mapping, Optional, Sequence, TextIO
 
 from elastiq.interfaces import Resources
+from elastiq.traces.job import BadKind
 from elastiq.whatif.source import Seen
 from elastiq.whatif.terms import Result
 from elastiq.wording import counted
@@ -111,10 +112,7 @@ def write_csv(results: Sequence[Result], out: TextIO) -> None:
 def notes(result: Result, seen: Seen, machines: Sequence[Resources]) -> list[str]:
     """What a person should know of the trace and of the jobs that came to nothing."""
     lines, found = seen.lines, []
-    if lines.bad:
-        numbers = ", ".join(map(str, lines.bad_lines)) + (", ..." if lines.bad > len(lines.bad_lines) else "")
-        what, where = ("lines are no jobs", "lines") if lines.bad > 1 else ("line is no job", "line")
-        found.append(f"{lines.bad:,} {what} and left out ({where} {numbers}): {lines.bad_why}")
+    found += [_of_bad(kind) for kind in lines.bad_kinds.values()]
     found += [f"{counted(number, 'job')} left out: {why}" for why, number in lines.left_out.items()]
     found += [f"{counted(number, 'line')} skipped: {what}" for what, number in lines.skipped.items()]
     found += [f"{counted(number, 'job')}: {why}" for why, number in lines.noted.items()]
@@ -151,3 +149,9 @@ def size(resources: Resources) -> str:
     units = (("cpus", " cores"), ("memory_mb", " MB of memory"), ("disk_mb", " MB of disk"), ("gpus", " GPUs"))
     parts = [f"{value:g}{unit}" for name, unit in units if (value := getattr(resources, name))]
     return " and ".join(filter(None, (", ".join(parts[:-1]), *parts[-1:]))) or "nothing"
+
+
+def _of_bad(kind: BadKind) -> str:
+    numbers = ", ".join(map(str, kind.numbers)) + (", ..." if kind.count > len(kind.numbers) else "")
+    what, where = ("lines are no jobs", "lines") if kind.count > 1 else ("line is no job", "line")
+    return f"{kind.count:,} {what} and left out ({where} {numbers}): {kind.example}"

@@ -213,8 +213,18 @@ def test_bad_lines_are_counted_and_shown_and_never_fatal(desk: Desk) -> None:
     desk.write("jobs.swf", "what?\n" + swf(5) + "1 2 3\n")
     found = desk.json(*CONF, "jobs.swf")
     assert (found["jobs"], found["bad_lines"], found["bad_line_numbers"]) == (5, 2, [1, 9])
+    assert found["bad_lines_by_reason"]["3 fields, not 18"] == {"lines": 1, "first": [9], "example": "3 fields, not 18"}
     out, _ = desk(*CONF, "jobs.swf")
-    assert re.search(r"^! 2 lines are no jobs and left out \(lines 1, 9\): .", out, re.M)
+    for number, fields in ((1, 1), (9, 3)):
+        assert f"! 1 line is no job and left out (line {number}): {fields} fields, not 18\n" in out
+
+
+def test_jobs_that_wait_for_each_other_in_a_ring_run_and_are_named(desk: Desk) -> None:
+    desk.write("jobs.csv", "id,submit,run_s,after\na,0,60,c\nb,0,60,a\nc,0,60,b\nd,0,60,nobody\n")
+    found = desk.json(*CONF, "jobs.csv")
+    assert found["jobs_done"] == 4
+    assert "1 job: waits for a job that waits for it" in found["notes"]
+    assert "1 job: waits for a job that is not in the trace, or that comes later" in found["notes"]
 
 
 def test_jobs_that_fit_nowhere_are_named_with_a_remedy_that_helps(desk: Desk) -> None:

@@ -14,7 +14,7 @@ import pytest
 from elastiq.interfaces import Pool, Resources, Terms
 from elastiq.settings import Settings
 from elastiq.simulation.model import Act
-from elastiq.traces.job import Lines, TraceJob
+from elastiq.traces.job import BadLine, Lines, TraceJob
 from elastiq.traces.opening import open_trace
 from elastiq.whatif.series import Series
 from elastiq.whatif.study import play
@@ -243,7 +243,7 @@ class Told:
     def __iter__(self) -> Iterator[TraceJob]:
         self.began_at = self._began_at
         yield job()
-        self.lines.is_bad(2, "no number")
+        self.lines.is_bad(2, BadLine("no number"))
         self.lines.leave_out("no run time")
         self.lines.leave_out("no run time")
 

@@ -64,15 +64,41 @@ def test_what_a_job_used_is_not_what_it_asks_for(tmp_path: Path) -> None:
 
 
 def test_parents_may_come_later_and_be_separated_by_semicolons(tmp_path: Path) -> None:
-    jobs, lines = read(tmp_path, "id,run_s,after\nc,1,a;b; d\na,1,\nb,1,a\n")
-    assert [job.after for job in jobs] == [("a", "b", "d"), (), ("a",)]
+    jobs, lines = read(tmp_path, "id,at,run_s,after\nc,0,1,a;b; d\na,0,1,\nb,0,1,a\nd,0,1,\n")
+    assert [job.after for job in jobs] == [("a", "b", "d"), (), ("a",), ()]
     assert lines.noted == {}
 
 
 def test_a_loop_of_two_is_cut_and_noted(tmp_path: Path) -> None:
-    jobs, lines = read(tmp_path, "id,run_s,after\na,1,b\nb,1,a c\nc,1,c\n")
-    assert [job.after for job in jobs] == [("b",), ("c",), ()]
+    jobs, lines = read(tmp_path, "id,at,run_s,after\na,0,1,b\nb,0,1,a c\nc,0,1,c\n")
+    assert [job.after for job in jobs] == [(), ("a", "c"), ()]
     assert lines.noted == {"waits for a job that waits for it": 1, "waits for itself": 1}
+
+
+@pytest.mark.parametrize(
+    ("table", "comes_at", "note"),
+    [
+        ("start,end\n100,160\n40,100\n", [0.0, 60.0], "comes when it started: no column says when it was submitted"),
+        ("run,end\n60,160\n60,100\n", [0.0, 60.0], "comes when it started: no column says when it was submitted"),
+        ("run\n60\n60\n", [0.0, 0.0], "comes at once with all others: no column says when it was submitted"),
+        ("run,submit\n60,5\n60,7\n", [0.0, 2.0], ""),
+    ],
+)
+def test_without_a_submission_a_job_comes_when_it_started_and_that_is_noted(
+    table: str, comes_at: list[float], note: str, tmp_path: Path
+) -> None:
+    jobs, lines = read(tmp_path, table)
+    assert [(job.at_s, job.run_s) for job in jobs] == [(at_s, 60.0) for at_s in comes_at]
+    assert lines.noted == ({note: 2} if note else {})
+
+
+def test_a_time_that_is_missing_in_a_row_makes_it_none(tmp_path: Path) -> None:
+    jobs, lines = read(tmp_path, "start,run\n100,60\n,60\nyesterday,60\n")
+    assert len(jobs) == 1
+    assert [(kind.example, kind.numbers) for kind in lines.bad_kinds.values()] == [
+        ("no time of start", [3]),
+        ("no time: 'yesterday'", [4]),
+    ]
 
 
 def test_a_row_may_stand_for_several_jobs_and_one_that_is_removed(tmp_path: Path) -> None:

@@ -138,7 +138,7 @@ def test_a_job_larger_than_a_machine_is_split_if_that_is_asked_for(tmp_path: Pat
 
 def test_a_job_of_parts_without_number_is_no_job(tmp_path: Path) -> None:
     jobs, lines = read(tmp_path, line() + line(requested=10**6), split_at=0.5)
-    assert (len(jobs), lines.bad, lines.bad_why) == (4, 1, "a job of no part or too many")
+    assert (len(jobs), lines.bad, lines.bad_why) == (4, 1, "a job of too many parts: 2000000.0")
 
 
 def test_what_is_no_job_at_all_is_said_on_one_line(tmp_path: Path) -> None:

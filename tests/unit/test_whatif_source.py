@@ -7,7 +7,7 @@ from typing import Iterator, Optional
 import pytest
 
 from elastiq.interfaces import Resources
-from elastiq.traces.job import Lines, TraceError, TraceJob
+from elastiq.traces.job import BadLine, Lines, TraceError, TraceJob
 from elastiq.whatif.slices import typical
 from elastiq.whatif.source import DAY_S, Part, PartOf, Reached, Seen, Source, Watched
 
@@ -29,7 +29,7 @@ class Jobs:
         for one in self.jobs:
             self.lines.jobs += 1
             yield one
-        self.lines.is_bad(7, "no job")
+        self.lines.is_bad(7, BadLine("no job"))
 
     def read_part(self) -> float:
         return self.lines.jobs / len(self.jobs)

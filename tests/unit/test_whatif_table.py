@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from elastiq.interfaces import Resources
-from elastiq.traces.job import Lines
+from elastiq.traces.job import BadLine, Lines
 from elastiq.whatif import table
 from elastiq.whatif.source import Seen
 from elastiq.whatif.table import seconds
@@ -61,10 +61,15 @@ def test_csv_has_the_names_of_json_and_leaves_unknown_empty() -> None:
 
 
 def test_bad_lines_are_told_with_the_first_numbers_and_why() -> None:
-    lines = Lines(bad=9, bad_lines=[4, 7, 9, 10, 12], bad_why="2 fields, not 18", left_out={"no run time": 3})
+    lines = Lines(left_out={"no run time": 3})
+    for number in (4, 7, 9, 10, 12, 13):
+        lines.is_bad(number, BadLine(f"{number} fields, not 18" if number == 13 else "2 fields, not 18"))
+    for number in (14, 15, 16, 17):
+        lines.is_bad(number, BadLine("2 fields, not 18"))
     notes = table.notes(replace(RESULT, unmatchable_jobs=0), Seen(lines=lines), MACHINES)
     assert notes == [
         "9 lines are no jobs and left out (lines 4, 7, 9, 10, 12, ...): 2 fields, not 18",
+        "1 line is no job and left out (line 13): 13 fields, not 18",
         "3 jobs left out: no run time",
     ]
 
