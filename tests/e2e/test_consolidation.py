@@ -33,7 +33,7 @@ def test_machines_are_emptied_come_back_before_others_are_launched_and_no_job_is
 ) -> None:
     cluster.ec2.behave(retirement_s=WEEKS)
     elastiq = daemon(elastiq={"idle_for_time_s": 4, "consolidate": "yes"})
-    spread_three_long_jobs(cluster, 36)
+    spread_three_long_jobs(cluster, 75)  # on a busy machine the second has been emptied half a minute late
     wait_for(lambda: len(drained(cluster)) == 2 and len(emptied(elastiq)) == 2, 20, "two are emptied onto the third")
     assert all("lightly used (1 job), the others have room for" in reason for reason in emptied(elastiq))
     assert len(cluster.jobs(RUNNING)) == 3, "their jobs run"
@@ -45,7 +45,7 @@ def test_machines_are_emptied_come_back_before_others_are_launched_and_no_job_is
     wait_for(lambda: len(drained(cluster)) == 2, 30, "it is emptied again")
     assert len(cluster.jobs(RUNNING)) == 3
 
-    wait_for(cluster.all_jobs_ran, 60, "all jobs ran")
+    wait_for(cluster.all_jobs_ran, 90, "all jobs ran")
     wait_for(lambda: not cluster.ec2.alive(), 30, "all machines are ended")
     cluster.assert_no_job_lost()
     assert elastiq.stop() == 0
