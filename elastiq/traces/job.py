@@ -65,6 +65,7 @@ class Lines:
     left_out: dict[str, int] = field(default_factory=dict)  # no fault of the line: by the reason in a few words
     skipped: dict[str, int] = field(default_factory=dict)  # lines that are to be no job, as a job's steps: by what
     noted: dict[str, int] = field(default_factory=dict)  # jobs that are given, but not quite as their line says: by why
+    noted_lines: dict[str, list[int]] = field(default_factory=dict)  # the first numbers of these, where they are known
     unused: tuple[str, ...] = ()  # columns of which nothing is read
     bad: int = 0  # that are no jobs at all
     bad_lines: list[int] = field(default_factory=list)  # the first numbers of these, from 1
@@ -93,9 +94,13 @@ class Lines:
         """Count a line that is to be no job."""
         self.skipped[what] = self.skipped.get(what, 0) + 1
 
-    def note(self, why: str) -> None:
-        """Count a job that is given, but not quite as its line says."""
+    def note(self, why: str, number: int = 0) -> None:
+        """Count a job that is given, but not quite as its line says; 0: which line is of no interest."""
         self.noted[why] = self.noted.get(why, 0) + 1
+        if number:
+            numbers = self.noted_lines.setdefault(why, [])
+            if len(numbers) < SHOWN:
+                numbers.append(number)
 
 
 class Trace(Protocol):

@@ -41,7 +41,8 @@ def open_trace(
     source = Source(os.fspath(path))
     if format is None:
         format = recognise(source.head())
-    if format is None and source.is_binary:
+    known = format is not None and (FORMATS[format].looks_like(source.head()) or not source.is_garbage)
+    if source.is_binary and not known:
         raise TraceError(f"{source.name}: is a binary file and no trace")
     if format is None:
         raise TraceError(
@@ -113,7 +114,7 @@ class FileTrace:
         yield from found
 
     def _jobs(self, row: Row, at_s: float) -> Iterator[TraceJob]:
-        _, run_s, cpus, memory_mb, disk_mb, gpus, parts, name, removed_after_s, after, think_s = row
+        _, run_s, cpus, memory_mb, disk_mb, gpus, parts, name, removed_after_s, after, think_s, _line = row
         requests = [self._shape(cpus, memory_mb, disk_mb, gpus)]
         if self._split_at is not None and cpus is not None and cpus > self._split_at:
             requests = [self._shape(*part) for part in _parts(self._split_at, cpus, memory_mb, disk_mb, gpus)]

@@ -7,12 +7,14 @@ nothing that is there yet.
 from __future__ import annotations
 
 from typing import Iterable, Iterator, Sequence
+from zlib import crc32
 
 from elastiq.traces.job import Lines
 from elastiq.traces.rows import Row
 
 ITSELF = "waits for itself"
 RING = "waits for a job that waits for it"
+_SPREAD = 0x9E3779B1  # of a second place: Knuth, TAOCP 6.4
 NOT_THERE = "waits for a job that is not in the trace, or that comes later"
 
 
@@ -33,8 +35,9 @@ class Names:
         return all(self._bits[place >> 3] & (1 << (place & 7)) for place in self._places(name))
 
     def _places(self, name: str) -> tuple[int, int]:
-        found = hash(name)
-        return found & (self.BITS - 1), (found >> 32) & (self.BITS - 1)
+        # The same in every run, as Python's own hash of a text is not.
+        found = crc32(name.encode("utf-8", "surrogatepass"))
+        return found & (self.BITS - 1), (found * _SPREAD >> 16) & (self.BITS - 1)
 
 
 def resolved(rows: Iterable[Row], tally: Lines) -> Iterator[Row]:
@@ -62,60 +65,74 @@ def _settled(rows: Sequence[Row], names: Names, tally: Lines) -> list[Row]:
         without = cut.get(row.name, set()) if row.name else set()
         after = tuple(name for name in row.after if name != row.name and name not in without)
         if row.name in row.after:
-            tally.note(ITSELF)
+            tally.note(ITSELF, row.line)
         if not without.isdisjoint(row.after):
-            tally.note(RING)
+            tally.note(RING, row.line)
         if any(name not in names for name in after):
-            tally.note(NOT_THERE)
+            tally.note(NOT_THERE, row.line)
         made.append(row if len(after) == len(row.after) else row._replace(after=after))
     return made
 
 
 def _cuts(rows: Sequence[Row]) -> dict[str, set[str]]:
-    """For the first job of each ring, the parent that it does not wait for. Rows of one name are parts of one job."""
-    waits: dict[str, set[str]] = {}
+    """For the first job of each ring, the parents that it does not wait for. Rows of one name are parts of one job.
+
+    Jobs that wait for none of the others go away (Kahn's algorithm); when none is left that could, there is a ring. The
+    work is that of looking at each parent once and walking each ring once."""
+    asked: dict[str, set[str]] = {}
     for row in rows:
         if row.name and row.after:
-            waits.setdefault(row.name, set()).update(row.after)
-    for name, parents in waits.items():
-        parents &= waits.keys() - {name}
-    names, at = list(waits), 0
-    order = {name: number for number, name in enumerate(names)}
-    children: dict[str, list[str]] = {name: [] for name in waits}
-    for name, parents in waits.items():
-        for parent in parents:
+            asked.setdefault(row.name, set()).update(row.after)
+    order = {name: number for number, name in enumerate(asked)}
+    waits: dict[str, list[str]] = {}  # the first to come is last
+    children: dict[str, list[str]] = {name: [] for name in asked}
+    for name, parents in asked.items():
+        within = [parent for parent in parents if parent in asked and parent != name]
+        waits[name] = sorted(within, key=order.__getitem__, reverse=True)
+        for parent in within:
             children[parent].append(name)
-    free = [name for name, parents in waits.items() if not parents]
+    left = {name: len(parents) for name, parents in waits.items()}  # of whom it waits for; those alone are in `waits`
+    free = [name for name, number in left.items() if not number]
+    names, at = list(asked), 0
     cut: dict[str, set[str]] = {}
+    path: dict[str, None] = {}
     while True:
         while free:
             name = free.pop()
             del waits[name]
             for child in children[name]:
-                if child in waits and name in waits[child]:
-                    waits[child].remove(name)
-                    if not waits[child]:
+                if name not in cut.get(child, ()):
+                    left[child] -= 1
+                    if not left[child]:
                         free.append(child)
-        while at < len(names) and names[at] not in waits:
-            at += 1
-        if at == len(names):
-            return cut
-        first, parent = _first_of_ring(names[at], waits, order)
-        cut.setdefault(first, set()).add(parent)
-        waits[first].remove(parent)
-        if not waits[first]:
+        while path and next(reversed(path)) not in waits:  # who waits for one that waits does so still
+            path.popitem()
+        if not path:
+            while at < len(names) and names[at] not in waits:
+                at += 1
+            if at == len(names):
+                return cut
+            path[names[at]] = None
+        first = _first_of_ring(path, waits, order)
+        cut.setdefault(first, set()).add(waits[first].pop())
+        left[first] -= 1
+        if not left[first]:
             free.append(first)
 
 
-def _first_of_ring(start: str, waits: dict[str, set[str]], order: dict[str, int]) -> tuple[str, str]:
-    """Of the ring that one comes to by its parents: the job that came first, and for whom of the ring it waits."""
-    path: list[str] = []
-    places: dict[str, int] = {}
-    name = start
-    while name not in places:
-        places[name] = len(path)
-        path.append(name)
-        name = min(waits[name], key=order.__getitem__)
-    ring = path[places[name] :]
-    at = min(range(len(ring)), key=lambda place: order[ring[place]])
-    return ring[at], ring[(at + 1) % len(ring)]
+def _first_of_ring(path: dict[str, None], waits: dict[str, list[str]], order: dict[str, int]) -> str:
+    """Of the ring that one comes to by the parents of the last of ``path``: the job that came first; whom it waits for
+    there is the last in its list. In ``path`` is left who leads there: the way is not gone again for the next ring."""
+    name = next(reversed(path))
+    while True:
+        parents = waits[name]
+        while parents[-1] not in waits:
+            parents.pop()
+        name = parents[-1]
+        if name in path:
+            break
+        path[name] = None
+    ring = [path.popitem()[0]]
+    while ring[-1] != name:
+        ring.append(path.popitem()[0])
+    return min(ring, key=order.__getitem__)

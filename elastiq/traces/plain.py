@@ -42,6 +42,7 @@ _MB = {"b": 2.0**-20, "bytes": 2.0**-20, "kb": 2.0**-10, "kib": 2.0**-10, "mb": 
        "gib": 1024.0, "tb": 1024.0**2}  # fmt: skip
 UNITS = dict.fromkeys(("submit", "run", "start", "end", "think", "removed"), _SECONDS)
 UNITS.update({"memory": _MB, "disk": _MB})
+LONGEST_NAME = 40  # of a column that a person is shown
 _LIST = re.compile(r"[\s;]+")
 
 
@@ -111,7 +112,9 @@ class _Table:
     def __init__(self, separator: str, found: Sequence[Optional[Column]], names: Sequence[str]) -> None:
         self._separator = separator
         self._width = len(names)
-        self.unused = tuple(name.strip() for name, column in zip(names, found) if column is None and name.strip())
+        self.unused = tuple(
+            _shown(name.strip()) for name, column in zip(names, found) if column is None and name.strip()
+        )
         self._columns = {column.field: (at, column.unit) for at, column in enumerate(found) if column}
         self._times = Times()
 
@@ -198,6 +201,10 @@ class _Table:
         if not math.isfinite(found):
             raise BadLine("no number", text)
         return found
+
+
+def _shown(name: str) -> str:
+    return name if name.isprintable() and len(name) <= LONGEST_NAME else repr(name[:LONGEST_NAME])
 
 
 def _cells(line: str, separator: str) -> list[str]:

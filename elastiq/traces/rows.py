@@ -27,6 +27,7 @@ class Row(NamedTuple):
     removed_after_s: Optional[float] = None
     after: tuple[str, ...] = ()
     think_s: float = 0.0
+    line: int = 0  # where it is in the file, of one that waits for others
 
 
 class Skip(Exception):
@@ -76,12 +77,12 @@ class Reading:
         except Skip as exc:
             self.tally.skip(str(exc))
         else:
-            return rows
+            return [row._replace(line=number) if row.after else row for row in rows]
         return ()
 
     def _check(self, row: Row) -> None:
         """Raises `BadLine`."""
-        submit_s, run_s, cpus, memory_mb, disk_mb, gpus, parts, _name, removed_after_s, _after, think_s = row
+        submit_s, run_s, cpus, memory_mb, disk_mb, gpus, parts, _name, removed_after_s, _after, think_s, _line = row
         if not -MOST < submit_s < MOST:
             raise BadLine("a time of submission that is none", submit_s)
         if not 0 <= run_s < MOST:

@@ -18,6 +18,7 @@ from elastiq.traces.job import TraceError
 BLOCK = 1 << 18
 LONGEST = 1 << 22  # characters of a line: a file of garbage may be one line
 HEAD = 1 << 16  # characters by which a format is recognised
+_CONTROLS = bytes({*range(32), 127} - {*b"\t\n\r\f\v\x1b"})
 # The first bytes of what is packed, as file(1) knows them: ours are opened, of the others the remedy is said.
 PACKED = {b"\x1f\x8b": "gzip", b"BZh": "bz2", b"\xfd7zXZ\x00": "lzma"}
 FOREIGN = {b"\x28\xb5\x2f\xfd": "zstdcat", b"PK\x03\x04": "unzip -p", b"\x1f\x9d": "zcat"}
@@ -50,6 +51,9 @@ class Source:
             self._encoding = "utf-16"
         # Not refused for it: zeros are what a log is left with when a machine lost its power.
         self.is_binary = self._encoding != "utf-16" and b"\0" in head
+        text = head.replace(b"\0", b"")
+        controls = len(text) - len(text.translate(None, _CONTROLS))
+        self.is_garbage = self.is_binary and (2 * len(text) < len(head) == HEAD or 20 * controls > len(text))
         if not head.strip():
             raise TraceError(f"{self.name}: is empty")
 

@@ -51,6 +51,7 @@ class Feeder:
         self._never: dict[str, _Open] = {}  # of those that nothing fits
         self._coming = 0  # jobs that have nothing more to wait for but a time
         self.jobs = self.unmatchable = self.cancelled = 0
+        self.held = 0  # jobs that wait for others to end
         self.exhausted = False
         self._next: Optional[TraceJob] = None
         world.on_end = self._ended
@@ -106,7 +107,9 @@ class Feeder:
             if parent is not None:
                 parent.children.append(held)
                 held.parents += 1
-        if not held.parents:
+        if held.parents:
+            self.held += 1
+        else:
             self._submit(job, opened)
 
     def _submit(self, job: TraceJob, opened: Optional[_Open] = None) -> None:
@@ -144,6 +147,7 @@ class Feeder:
             held.parents -= 1
             held.due_s = max(held.due_s, self._world.now + held.job.think_s)
             if not held.parents:
+                self.held -= 1
                 self._coming += 1
                 self._world.events.at(held.due_s, partial(self._release, held))
 

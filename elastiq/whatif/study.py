@@ -265,6 +265,7 @@ class Study:
             bad_lines=bad_lines,
             left_out=left_out,
             simulated_s=end - self._start,
+            held_jobs=feeder.held,
         )
 
 

@@ -11,6 +11,7 @@ from elastiq.whatif.source import Seen
 from elastiq.whatif.terms import Result
 from elastiq.wording import counted
 
+COLUMNS = 20  # of which nothing is read: so many are named
 PRESENT = "now"  # marks the settings of the file
 
 
@@ -115,9 +116,11 @@ def notes(result: Result, seen: Seen, machines: Sequence[Resources]) -> list[str
     found += [_of_bad(kind) for kind in lines.bad_kinds.values()]
     found += [f"{counted(number, 'job')} left out: {why}" for why, number in lines.left_out.items()]
     found += [f"{counted(number, 'line')} skipped: {what}" for what, number in lines.skipped.items()]
-    found += [f"{counted(number, 'job')}: {why}" for why, number in lines.noted.items()]
+    for why, number in lines.noted.items():
+        found.append(f"{counted(number, 'job')}{_where(lines.noted_lines.get(why, ()), number)}: {why}")
     if lines.unused:
-        found.append(f"columns of which nothing is read: {', '.join(lines.unused)}")
+        more = f" and {len(lines.unused) - COLUMNS} more" if len(lines.unused) > COLUMNS else ""
+        found.append(f"columns of which nothing is read: {', '.join(lines.unused[:COLUMNS])}{more}")
     if lines.cancelled:
         again = f"{result.cancelled_jobs:,} of them again"
         found.append(f"{counted(lines.cancelled, 'job')} had been removed while waiting: {again}")
@@ -126,6 +129,8 @@ def notes(result: Result, seen: Seen, machines: Sequence[Resources]) -> list[str
     if result.left_jobs:
         had = f"{counted(result.left_jobs, 'job')} had not started when nothing happened any more"
         found.append(f"{had}, though a flavour fits")
+    if result.held_jobs:
+        found.append(f"{counted(result.held_jobs, 'job')} of these waited for jobs that never ended")
     if result.killed_jobs:
         were = "was" if result.killed_jobs == 1 else "were"
         found.append(f"{counted(result.killed_jobs, 'job')} {were} killed by elastiq: that is a bug, please report it")
@@ -152,6 +157,13 @@ def size(resources: Resources) -> str:
 
 
 def _of_bad(kind: BadKind) -> str:
-    numbers = ", ".join(map(str, kind.numbers)) + (", ..." if kind.count > len(kind.numbers) else "")
-    what, where = ("lines are no jobs", "lines") if kind.count > 1 else ("line is no job", "line")
-    return f"{kind.count:,} {what} and left out ({where} {numbers}): {kind.example}"
+    what = "lines are no jobs" if kind.count > 1 else "line is no job"
+    return f"{kind.count:,} {what} and left out{_where(kind.numbers, kind.count)}: {kind.example}"
+
+
+def _where(numbers: Sequence[int], count: int) -> str:
+    """The first lines of so many; nothing where they are not known."""
+    if not numbers:
+        return ""
+    listed = ", ".join(map(str, numbers)) + (", ..." if count > len(numbers) else "")
+    return f" (line{'s' if count > 1 else ''} {listed})"

@@ -49,6 +49,7 @@ class Result:
     bad_lines: int
     left_out: int  # jobs of the trace of which too little is known
     simulated_s: float
+    held_jobs: int = 0  # of the jobs left: they waited for others that never ended
     settings: Mapping[str, str] = field(default_factory=dict)  # what this run changed of the configuration
 
     def as_dict(self) -> dict[str, Any]:

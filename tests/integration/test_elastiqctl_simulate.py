@@ -223,8 +223,8 @@ def test_jobs_that_wait_for_each_other_in_a_ring_run_and_are_named(desk: Desk) -
     desk.write("jobs.csv", "id,submit,run_s,after\na,0,60,c\nb,0,60,a\nc,0,60,b\nd,0,60,nobody\n")
     found = desk.json(*CONF, "jobs.csv")
     assert found["jobs_done"] == 4
-    assert "1 job: waits for a job that waits for it" in found["notes"]
-    assert "1 job: waits for a job that is not in the trace, or that comes later" in found["notes"]
+    assert "1 job (line 2): waits for a job that waits for it" in found["notes"]
+    assert "1 job (line 5): waits for a job that is not in the trace, or that comes later" in found["notes"]
 
 
 def test_jobs_that_fit_nowhere_are_named_with_a_remedy_that_helps(desk: Desk) -> None:

@@ -45,3 +45,14 @@ def test_a_job_of_which_a_part_fits_nowhere_never_ends() -> None:
         world.remove(job)
     until(events, 1.0)
     assert world.waiting() == 0
+
+
+def test_jobs_that_wait_for_one_that_never_ends_are_counted_to_the_last_grandchild() -> None:
+    family = [TraceJob(0.0, ONE, 60.0, name, after=(parent,)) for parent, name in ("ab", "bc", "xy", "yz")]
+    world, feeder, events = fed(TraceJob(0.0, LARGE, 60.0, "a"), TraceJob(0.0, ONE, 60.0, "x"), *family)
+    for held in (4, 3, 2):
+        assert (feeder.held, feeder.unmatchable) == (held, 1)
+        for job in list(world.jobs.values()):
+            world.remove(job)
+        until(events, 1.0)
+    assert (feeder.held, world.waiting()) == (2, 0)

@@ -159,7 +159,7 @@ def test_a_job_that_no_flavour_fits_costs_nothing_and_keeps_nothing_from_ending(
     assert (alone.launches, alone.machine_hours, alone.cost, alone.mean_wait_s) == (0, 0.0, 0.0, None)
     assert alone.simulated_s < HOUR_S
     found = played(huge, job(), job(name="child", after=("huge",)))
-    assert (found.jobs, found.unmatchable_jobs, found.jobs_done, found.left_jobs) == (3, 1, 1, 1)
+    assert (found.jobs, found.unmatchable_jobs, found.jobs_done, found.left_jobs, found.held_jobs) == (3, 1, 1, 1, 1)
 
 
 def test_what_the_pool_reserves_or_says_of_its_machines_decides_what_fits() -> None:

@@ -73,6 +73,7 @@ def test_a_loop_of_two_is_cut_and_noted(tmp_path: Path) -> None:
     jobs, lines = read(tmp_path, "id,at,run_s,after\na,0,1,b\nb,0,1,a c\nc,0,1,c\n")
     assert [job.after for job in jobs] == [(), ("a", "c"), ()]
     assert lines.noted == {"waits for a job that waits for it": 1, "waits for itself": 1}
+    assert sorted(lines.noted_lines) == sorted(lines.noted)
 
 
 @pytest.mark.parametrize(

@@ -74,6 +74,22 @@ def test_bad_lines_are_told_with_the_first_numbers_and_why() -> None:
     ]
 
 
+def test_what_is_odd_is_told_with_its_first_lines_where_they_are_known() -> None:
+    lines = Lines(unused=tuple("abcdefghijklmnopqrstuvwxyz"))
+    for number in (3, 0, 8):
+        lines.note("waits" if number else "came", number)
+    for number in range(9, 13):
+        lines.note("waits", number)
+    result = replace(RESULT, unmatchable_jobs=0, left_jobs=4, held_jobs=3)
+    assert table.notes(result, Seen(lines=lines), MACHINES) == [
+        "6 jobs (lines 3, 8, 9, 10, 11, ...): waits",
+        "1 job: came",
+        "columns of which nothing is read: a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t and 6 more",
+        "4 jobs had not started when nothing happened any more, though a flavour fits",
+        "3 jobs of these waited for jobs that never ended",
+    ]
+
+
 def test_jobs_that_fit_nowhere_are_told_with_what_would_fit() -> None:
     (note,) = table.notes(RESULT, Seen(misfits=1, too_large=Resources(cpus=16.0, memory_mb=1000.0)), MACHINES)
     assert note.startswith("1 job fits on no flavour and never ran: the largest asks 16 cores and 1000 MB of memory")
