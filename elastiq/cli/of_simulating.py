@@ -10,6 +10,7 @@ from typing import Optional
 from elastiq.cli.verb import Verb, Verbs, count, name
 from elastiq.cli.when import UNITS_S
 from elastiq.interfaces import Resources
+from elastiq.whatif.placing import ANY, DEFAULT, PLACEMENTS, STARTS
 
 RUNS = 60
 Price = tuple[str, float]
@@ -46,6 +47,11 @@ def _simulate(parser: ArgumentParser) -> None:
         help="until a machine is a worker (what was seen here, else 120)",
     )
     add("--billed-by", type=_above_0, default=1.0, metavar="S", help="its time is paid in units of S seconds (1)")
+
+    of_htcondor = parser.add_argument_group("how HTCondor places jobs (docs/htcondor.md)")
+    add = of_htcondor.add_argument
+    add("--placement", choices=tuple(PLACEMENTS), default=DEFAULT, help=f"which machine is filled first ({DEFAULT})")
+    add("--start", choices=STARTS, default=ANY, help=f"jobs that a machine starts: of more than half of it ({ANY})")
 
     of_trace = parser.add_argument_group("what of the trace")
     add = of_trace.add_argument

@@ -15,6 +15,7 @@ from elastiq.paths import Paths
 from elastiq.whatif.assuming import Given, suppose
 from elastiq.whatif.configuration import SHIPPED, SHIPPED_WORDS, Configuration, Supposed
 from elastiq.whatif.overrides import Change, OverrideError
+from elastiq.whatif.placing import MORE_THAN_HALF
 from elastiq.whatif.runs import Crew, Outcome, Run
 from elastiq.whatif.source import Part, Reached, Source
 
@@ -47,7 +48,8 @@ class Work:
         self.grid = self.config.keys.grid(args.sweep) if args.sweep else []
         self.config.expect([*self.set, *(change for changes in self.grid for change in changes)])
         flavours, elsewhere = dict(args.flavour), self.config.flavours
-        self._given = Given(flavours, args.price, args.boot_time, args.billed_by, args.seed, elsewhere)
+        given = Given(flavours, args.price, args.boot_time, args.billed_by, args.seed, elsewhere)
+        self._given = replace(given, placement=args.placement, own_size=args.start == MORE_THAN_HALF)
 
     def _configuration(self, paths: Paths) -> tuple[str, Configuration]:
         """Where it comes from, for a person."""
@@ -67,12 +69,14 @@ class Work:
         over_time: bool = False,
         source: Optional[Source] = None,
         seed: Optional[int] = None,
+        placement: Optional[str] = None,
     ) -> Run:
         """With these changes beside those of --set. Raises `OverrideError`."""
         keys = {(change.section, change.key) for change in changes}
         kept = tuple(one for one in self.set if (one.section, one.key) not in keys)
         settings = self.config.with_changes((*kept, *changes)).settings if changes else self.settings.settings
         given = self._given if seed is None else replace(self._given, seed=seed)
+        given = given if placement is None else replace(given, placement=placement)
         supposed = suppose(settings, given, self._observed)
         named = {change.name: change.printed for change in self.set} if named is None else named
         return Run(supposed, source or self.source, named, over_time)

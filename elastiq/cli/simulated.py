@@ -76,6 +76,8 @@ def as_object(work: Work, outcome: Outcome, present: bool) -> dict[str, Any]:
         "trace": name(work),
         "format": outcome.seen.format,
         "began_at": outcome.seen.began_at,
+        "placement": work.args.placement,
+        "start": work.args.start,
         "bad_line_numbers": list(lines.bad_lines),
         "bad_lines_because": lines.bad_why,
         "bad_lines_by_reason": {

@@ -13,10 +13,11 @@ from elastiq.cli.playing import Work, processes
 from elastiq.cli.table import Screen
 from elastiq.whatif.axes import axes
 from elastiq.whatif.overrides import OverrideError
+from elastiq.whatif.placing import DOCS, OLDEST_FIRST, OldestFirst, oldest_first
 from elastiq.whatif.runs import Outcome, Run
 from elastiq.whatif.slices import typical
 from elastiq.whatif.source import Source
-from elastiq.whatif.suggest import Changes, Played, Proposal, Search, goals, lines
+from elastiq.whatif.suggest import Changes, Goal, Played, Proposal, Search, goals, lines
 from elastiq.whatif.table import money, seconds
 from elastiq.whatif.terms import Result
 
@@ -37,20 +38,29 @@ def suggest(work: Work) -> int:
     seeds = (args.seed, args.seed + ANOTHER_SEED)
     known: Known = {((), args.seed): present.result}
     search = Search(
-        axes(work.config.keys, supposed, present.result, args.quota_up_to),
+        axes(work.config.keys, supposed, present.result, args.quota_up_to, present.seen.mean_run_s),
         _played(work, source, runs, known if part is None else {}),
         lambda asked: _verified(work, asked, seeds, known),
         present.result,
         runs,
     )
     found = search.proposals(goals(present.result, args.max_wait, args.max_cost, args.wait_as or "p95"))
+    placed = _placed(work, present.result)
     work.tell_speed()
     if args.json:
-        print(json.dumps(_object(work, present, found, search), indent=2))
+        print(json.dumps({**_object(work, present, found, search), "htcondor": _of_placed(placed)}, indent=2))
     else:
         searched = "" if part is None else f" of a typical part of {part.days or 0:.1f} days"
-        print("\n".join(_text(work, present, found, f"{search.spent} simulations{searched}")))
+        print("\n".join(_text(work, present, found, placed, f"{search.spent} simulations{searched}")))
     return 0
+
+
+def _placed(work: Work, present: Result) -> Optional[OldestFirst]:
+    """The present settings with the oldest machine first, once, if HTCondor can place jobs so and does not by now."""
+    if work.settings.settings.batch_plugin != "htcondor" or work.args.placement == "oldest":
+        return None
+    run = work.run(placement="oldest")
+    return oldest_first(present, work.play([run], lambda done: "the oldest machine first  ")[0].result)
 
 
 Known = dict[tuple[Changes, int], Result]
@@ -91,7 +101,9 @@ def _play(work: Work, source: Source, asked: Sequence[tuple[Changes, int]], know
 # ----------------------------------------------------------------------------- what is printed
 
 
-def _text(work: Work, present: Outcome, found: Sequence[Proposal], searched: str) -> Iterator[str]:
+def _text(
+    work: Work, present: Outcome, found: Sequence[Proposal], placed: Optional[OldestFirst], searched: str
+) -> Iterator[str]:
     screen = Screen()
     yield simulated.head(screen, work, present)
     yield screen.line(f"present settings: {_figures(present.result)}")
@@ -99,6 +111,11 @@ def _text(work: Work, present: Outcome, found: Sequence[Proposal], searched: str
         yield ""
         yield screen.line(proposal.goal.words, "head")
         yield from _proposal(screen, work, proposal)
+    if placed is not None:
+        yield ""
+        yield screen.line("the present settings, and in HTCondor the oldest machine first", "head")
+        yield screen.paint(OLDEST_FIRST, "good")
+        yield screen.line(_of_oldest_first(placed))
     yield ""
     yield screen.line(f"- found by {searched}; played on the whole trace, and with another seed, before it is said")
     yield from simulated.notes(screen, work, present)
@@ -110,7 +127,7 @@ def _proposal(screen: Screen, work: Work, proposal: Proposal) -> Iterator[str]:
         yield screen.line("nothing better was found" + ("" if keeps else ", and the present settings do not keep this"))
         return
     yield from (screen.paint(line, "dim" if line.startswith("#") else "good") for line in _lines(work, proposal))
-    yield screen.line(_effect(proposal))
+    yield screen.line(_expected(proposal.present, proposal.result, proposal.goal))
     yield from (screen.line(f"! {line}", "warn") for line in _warnings(proposal))
 
 
@@ -129,9 +146,20 @@ def _warnings(proposal: Proposal) -> list[str]:
     return [f"the mean wait becomes {100 * proposal.longer:.0f} % longer ({words}): see that this is acceptable{bound}"]
 
 
-def _effect(proposal: Proposal) -> str:
-    before, after, goal = proposal.present, proposal.result, proposal.goal
+def _of_oldest_first(placed: OldestFirst) -> str:
+    goal = Goal(False, 0.0)
+    return f"{_expected(placed.present, placed.result, goal)}; to be set on the central manager, see {DOCS}"
 
+
+def _of_placed(placed: Optional[OldestFirst]) -> Optional[dict[str, Any]]:
+    """For programs."""
+    if placed is None:
+        return None
+    note = _of_oldest_first(placed)
+    return {"lines": [OLDEST_FIRST], "notes": [note], "result": {**simulated.figures(placed.result), "settings": {}}}
+
+
+def _expected(before: Result, after: Result, goal: Goal) -> str:
     def wait(name: str) -> str:
         its = [getattr(result, f"{name}_wait_s") for result in (before, after)]
         of_bound = goal.bound if goal.cheaper else None
@@ -150,7 +178,7 @@ def _change(name: str, before: Optional[float], after: Optional[float], words: A
     """`cost 12.40 -> 9.30 (-25 %)`; nothing where it is not known."""
     if before is None or after is None:
         return ""
-    part = f" ({100 * (after - before) / before:+.0f} %)" if before else ""
+    part = f" ({round(100 * (after - before) / before):+d} %)" if before else ""
     return f"{name} {words(before)} -> {words(after)}{part}"
 
 

@@ -15,12 +15,14 @@ from elastiq.interfaces import (
     Jobs,
     Looks,
     Owner,
+    Resources,
     Worker,
     Workers,
     WorkerState,
 )
 from elastiq.simulation.faults import Call
 from elastiq.simulation.model import SimWorker
+from elastiq.simulation.room import more_than_half
 from elastiq.simulation.world import World
 
 T = TypeVar("T")
@@ -63,6 +65,13 @@ class SimulatedBatch(BatchSystem):
     def from_config(cls, values: Mapping[str, Any], owner: Owner) -> SimulatedBatch:
         """``values`` holds the world."""
         return cls(values["world"], owner)
+
+    def fits(self, group: JobGroup, machine: Resources) -> tuple[bool, str]:
+        """As `BatchSystem.fits`; with the machines' START, if they have one."""
+        fits, why = super().fits(group, machine)
+        if fits and self._world.own_size and not more_than_half(group.request.cpus, machine):
+            return False, "takes no more than half of the machine"
+        return fits, why
 
     def jobs(self) -> Jobs:
         return self._call("jobs", (), self._jobs)

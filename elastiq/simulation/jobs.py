@@ -11,7 +11,7 @@ from elastiq.events import EventQueue
 from elastiq.interfaces import Resources
 from elastiq.simulation.accounts import Accounts
 from elastiq.simulation.model import Job, JobState, SimWorker
-from elastiq.simulation.room import Asked
+from elastiq.simulation.room import Asked, more_than_half
 
 HOLE_S = 2.0  # how long a job lasts on a black hole
 
@@ -40,7 +40,10 @@ class JobQueue(Accounts):
 
     events: EventQueue
     negotiate_every_s: float
-    fills: str = "oldest"  # the machine that is filled first; or "fullest" or "emptiest", by its free cpus and memory
+    # The machine that is filled first: "fullest" or "emptiest", by its free cpus and memory; else the oldest, of all or
+    # "of the smallest".
+    fills: str = "oldest"
+    own_size: bool = False  # machines start only jobs of more than half of their cpus
     jobs: dict[int, Job]  # those that are not done
     workers: dict[str, SimWorker]
     on_change: Callable[[], None]
@@ -204,11 +207,15 @@ class JobQueue(Accounts):
 
     def _preferred(self) -> list[SimWorker]:
         """The workers that may have room for `_asked`, in the order in which they are filled."""
-        if self.fills == "oldest":
-            return list(self.workers.values())
-        cpus, sign = self._asked.takes[0], 1.0 if self.fills == "fullest" else -1.0
-        found = []
-        for place, worker in enumerate(self.workers.values()):
+        workers, cpus = list(self.workers.values()), self._asked.takes[0]
+        if self.own_size:
+            workers = [worker for worker in workers if more_than_half(cpus, worker.total)]
+        if self.fills == "of the smallest":
+            workers.sort(key=lambda worker: worker.total.cpus or 0.0)
+        if self.fills in ("oldest", "of the smallest"):
+            return workers
+        sign, found = 1.0 if self.fills == "fullest" else -1.0, []
+        for place, worker in enumerate(workers):
             left = worker.room.left
             if left[0] >= cpus:
                 found.append((sign * left[0], sign * left[1], place, worker))

@@ -67,6 +67,11 @@ class Room:
         return Resources(*(None if math.isinf(size) else size for size in self.left))
 
 
+def more_than_half(cpus: Optional[float], machine: Resources) -> bool:
+    """Whether so many cpus are more than half of a machine's, as in START (docs/htcondor.md); not said is one."""
+    return 2 * (cpus or 1.0) > (machine.cpus or 0.0)
+
+
 def _sizes(resources: Resources) -> tuple[Optional[float], ...]:
     return (resources.cpus, resources.memory_mb, resources.disk_mb, resources.gpus)
 

@@ -13,6 +13,7 @@ from elastiq.names import nearest
 from elastiq.settings import Settings
 from elastiq.whatif.ec2_sizes import size_by_name
 from elastiq.whatif.overrides import OverrideError
+from elastiq.whatif.placing import DEFAULT, words
 from elastiq.whatif.study import sizes_of
 from elastiq.whatif.terms import Assumed
 from elastiq.wording import counted
@@ -33,7 +34,8 @@ class Observed:
 @dataclass(frozen=True)
 class Given:
     """What a person says of it. ``prices`` are an hour's, with the name of a pool or flavour, or none for all.
-    ``elsewhere``: flavours of the file or of other runs, of which something may be said though it is of no use here."""
+    ``elsewhere``: flavours of the file or of other runs, of which something may be said though it is of no use here.
+    ``placement`` and ``own_size`` as in `Assumed`."""
 
     flavours: Mapping[str, Resources] = field(default_factory=dict)
     prices: Sequence[tuple[str, float]] = ()
@@ -41,6 +43,8 @@ class Given:
     billed_s: float = 1.0
     seed: int = 1
     elsewhere: frozenset[str] = frozenset()
+    placement: str = DEFAULT
+    own_size: bool = False
 
 
 @dataclass(frozen=True)
@@ -82,7 +86,8 @@ def suppose(settings: Settings, given: Given, observed: Observed) -> Supposition
     if any("spot" in pool.markets for pool in settings.pools):
         notes.append("no spot machine is taken away, and each costs what the first market of its pool does")
     flavours = {flavour: size for (_, flavour), size in sizes.items()}
-    assumed = Assumed(flavours, prices, boot_s, given.billed_s, given.seed)
+    notes.append(words(given.placement, given.own_size))
+    assumed = Assumed(flavours, prices, boot_s, given.billed_s, given.seed, given.placement, given.own_size)
     return Supposition(settings, assumed, tuple(sizes_of(settings, assumed).values()), tuple(notes), no_price)
 
 

@@ -18,8 +18,15 @@ _OF_PEAK = (0.25, 0.4, 0.55, 0.7, 0.85)  # quotas, as parts of what was used
 MOST_FLAVOURS = 6
 
 
-def axes(keys: Keys, supposed: Supposition, present: Result, quota_up_to: Optional[int] = None) -> list[Axis]:
-    """By what they change most. A quota is never above the present one, or what a person allows."""
+def axes(
+    keys: Keys,
+    supposed: Supposition,
+    present: Result,
+    quota_up_to: Optional[int] = None,
+    mean_run_s: Optional[float] = None,
+) -> list[Axis]:
+    """By what they change most. A quota is never above the present one, or what a person allows. ``mean_run_s``: how
+    long jobs run, where that is known."""
     settings = supposed.settings
     several = len(settings.pools) > 1
     found = [
@@ -28,6 +35,7 @@ def axes(keys: Keys, supposed: Supposition, present: Result, quota_up_to: Option
         *_flavours(keys, supposed),
         *(_axis(keys, name, ("wait", "balanced", "cost")) for name in ("elastiq.prefer", "broker.prefer")),
         _axis(keys, "elastiq.waiting_jobs_time_s", map(str, _WAITING_S)),
+        _axis(keys, "elastiq.job_length_s", _lengths_s(supposed, mean_run_s)),
         _axis(keys, "quota.max_vms", _quotas(present.peak_vms, settings.max_vms, quota_up_to)),
     ]
     for pool in settings.pools if several else ():
@@ -60,6 +68,12 @@ def _idle_s(supposed: Supposition) -> list[str]:
     boot_s = sum(supposed.assumed.boot_s) / 2
     found = {max(1, round(boot_s * part)) for part in _OF_BOOT} | set(_IDLE_S)
     return ["auto", *map(str, sorted(found))]
+
+
+def _lengths_s(supposed: Supposition, mean_run_s: Optional[float]) -> list[str]:
+    """That of jobs of which several run in a slot in the time of a boot; and 0, that nothing is said of it."""
+    short = mean_run_s is not None and 2 * mean_run_s <= sum(supposed.assumed.boot_s) / 2
+    return [str(max(1, round(mean_run_s))), "0"] if short and mean_run_s is not None else ["0"]
 
 
 def _quotas(peak: int, most: Optional[int], up_to: Optional[int]) -> list[str]:

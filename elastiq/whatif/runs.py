@@ -45,7 +45,8 @@ class Outcome:
 
 def play(run: Run, tell: Callable[[Reached], None]) -> Outcome:
     """Play it in this process. Raises `TraceError` or OSError."""
-    supposed, trace = run.supposed, Watched(run.source.open(), run.supposed.machines, tell)
+    supposed = run.supposed
+    trace = Watched(run.source.open(), supposed.machines, tell, supposed.assumed.own_size)
     series = Series() if run.over_time else None
     result = study.play(supposed.settings, trace, supposed.assumed, series=series)
     lines = trace.seen.lines  # what became of them is known at the end only

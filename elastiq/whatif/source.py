@@ -8,8 +8,9 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import Callable, Iterator, Optional, Sequence
 
-from elastiq.interfaces import Resources, request_fits
+from elastiq.interfaces import Resources
 from elastiq.traces.job import Lines, Trace, TraceError, TraceJob
+from elastiq.whatif.placing import starts
 
 DAY_S = 86_400.0
 TELL_EVERY_S = 0.2
@@ -158,23 +159,34 @@ class Reached:
 
 @dataclass
 class Seen:
-    """What the jobs of a trace were. ``too_large`` is the largest of those that no machine has room for, of which there
-    are ``misfits``; ``work`` is core-seconds by the day."""
+    """What the jobs of a trace were. ``misfits`` run on no machine: ``too_large`` is the largest of those that none has
+    room for, ``too_small`` the smallest of those that none starts. ``work`` is core-seconds by the day, ``ran_s`` the
+    run times of so many jobs that ``ran``."""
 
     format: str = ""
     began_at: Optional[float] = None
     lines: Lines = field(default_factory=Lines)
     misfits: int = 0
     too_large: Optional[Resources] = None
+    too_small: Optional[Resources] = None
     last_s: float = 0.0
     work: Counter[int] = field(default_factory=Counter)
+    ran: int = 0
+    ran_s: float = 0.0
+
+    @property
+    def mean_run_s(self) -> Optional[float]:
+        """None if none ran."""
+        return self.ran_s / self.ran if self.ran else None
 
 
 class Watched:
     """A `Trace` that tells how far it is and remembers what it was like; memory stays flat."""
 
-    def __init__(self, trace: Trace, machines: Sequence[Resources], tell: Callable[[Reached], None]) -> None:
-        self._trace, self._machines, self._tell = trace, machines, tell
+    def __init__(
+        self, trace: Trace, machines: Sequence[Resources], tell: Callable[[Reached], None], own_size: bool = False
+    ) -> None:
+        self._trace, self._machines, self._tell, self._own_size = trace, machines, tell, own_size
         self._fits: dict[Resources, bool] = {}
         self.seen = Seen()
 
@@ -208,15 +220,27 @@ class Watched:
         seen, request = self.seen, job.request
         seen.last_s = job.at_s
         seen.work[int(job.at_s // DAY_S)] += int((request.cpus or 1.0) * job.run_s)
+        if job.removed_after_s is None:
+            seen.ran, seen.ran_s = seen.ran + 1, seen.ran_s + job.run_s
         fits = self._fits.get(request)
         if fits is None:
             if len(self._fits) > 10_000:
                 self._fits.clear()
-            fits = self._fits[request] = any(request_fits(request, machine)[0] for machine in self._machines)
+            fits = self._fits[request] = self._run(request, self._own_size)
         if not fits:
-            seen.misfits += 1
-            if seen.too_large is None or _size(request) > _size(seen.too_large):
-                seen.too_large = request
+            self._misfit(request)
+
+    def _run(self, request: Resources, own_size: bool) -> bool:
+        return any(starts(request, machine, own_size) for machine in self._machines)
+
+    def _misfit(self, request: Resources) -> None:
+        seen = self.seen
+        seen.misfits += 1
+        if self._own_size and self._run(request, False):
+            if seen.too_small is None or _size(request) < _size(seen.too_small):
+                seen.too_small = request
+        elif seen.too_large is None or _size(request) > _size(seen.too_large):
+            seen.too_large = request
 
 
 def _size(request: Resources) -> tuple[float, ...]:

@@ -1,8 +1,8 @@
 """Play a trace through the production daemon on a simulated cluster: what becomes of the jobs, and what it costs.
 
 One engine: the daemon is `elastiq.daemon.Daemon`, of which only clock, executor, store and plugins differ. It starts
-with the first job. The batch system is HTCondor as it is by default: every 20 s the oldest jobs go to the workers with
-the fewest free cores that have room (NEGOTIATOR_PRE_JOB_RANK's default: -100000 * Cpus - Memory), and a claim that
+with the first job. The batch system is HTCondor: every 20 s the oldest jobs go to the workers with room, by default
+to those with the fewest free cores (NEGOTIATOR_PRE_JOB_RANK's default: -100000 * Cpus - Memory), and a claim that
 becomes free takes the next job of its shape at once. What calls take is fixed, boot times
 are drawn from the seed. A machine is billed from its launch (EC2 bills from "running", some seconds later) to the
 request to end it, for each run in whole units of ``billed_s``.
@@ -23,7 +23,7 @@ from itertools import chain
 from typing import Callable, Iterable, Iterator, Mapping, Optional
 
 from elastiq.idling import LONGEST_S
-from elastiq.interfaces import Resources, request_fits
+from elastiq.interfaces import Resources
 from elastiq.settings import Settings
 from elastiq.simulation.clock import START_WALL_S, VirtualClock
 from elastiq.simulation.cluster import Cluster
@@ -33,6 +33,7 @@ from elastiq.simulation.world import Image
 from elastiq.traces.job import TraceJob
 from elastiq.whatif.bills import Bills
 from elastiq.whatif.feeding import Feeder
+from elastiq.whatif.placing import PLACEMENTS, starts
 from elastiq.whatif.quantiles import Quantiles
 from elastiq.whatif.series import Levels, Series
 from elastiq.whatif.terms import Assumed, Result
@@ -137,7 +138,8 @@ class Study:
             leave_out=leave_out,
         )
         self.world = world = self.cluster.world
-        world.catalogue, world.fills = True, "fullest"
+        world.catalogue, world.fills = True, PLACEMENTS[assumed.placement][0]
+        world.own_size = self._own_size = assumed.own_size
         world.size_of = lambda machine: sizes.get((machine.pool, machine.flavour))
         self.bills = Bills(settings, assumed)
         self.waits, self._slowdowns = Quantiles(), 0.0
@@ -192,7 +194,7 @@ class Study:
         """Whether a machine of any pool would run it."""
         known = self._fit.get(request)
         if known is None:
-            known = any(request_fits(request, size)[0] for size in self._sizes.values())
+            known = any(starts(request, size, self._own_size) for size in self._sizes.values())
             if len(self._fit) >= 10_000:
                 self._fit.clear()
             self._fit[request] = known

@@ -140,13 +140,17 @@ def notes(result: Result, seen: Seen, machines: Sequence[Resources]) -> list[str
 def _misfits(result: Result, seen: Seen, machines: Sequence[Resources]) -> str:
     fit = "fits" if result.unmatchable_jobs == 1 else "fit"
     said = f"{counted(result.unmatchable_jobs, 'job')} {fit} on no flavour and never ran"
+    if seen.too_small is not None:
+        smallest = counted(seen.too_small.cpus or 1.0, "core")
+        none = f"the smallest asks {smallest}, not more than half of any machine: there must be a flavour for each size"
+        said += f": {none}" if seen.too_large is None else f": {none};"
     if seen.too_large is None:
         return said
     remedy = "a flavour that has it"
     most = max((machine.cpus or 0.0 for machine in machines), default=0.0)
     if most and (seen.too_large.cpus or 0.0) > most:
         remedy += f", or, if they were jobs of several machines, --split-at {most:g}"
-    return f"{said}: the largest asks {size(seen.too_large)}; try {remedy}"
+    return f"{said.rstrip(';')}{';' if seen.too_small else ':'} the largest asks {size(seen.too_large)}; try {remedy}"
 
 
 def size(resources: Resources) -> str:

@@ -14,7 +14,9 @@ class Assumed:
 
     ``boot_s``: seconds from a launch until the machine is a worker, a range from and to from which each is drawn.
     ``flavours``: what a machine of each flavour has. ``prices``: of an hour, by pool and flavour; where there is none
-    the cost is not known. ``billed_s``: a machine's time is paid in units of so many seconds.
+    the cost is not known. ``billed_s``: a machine's time is paid in units of so many seconds. ``placement``: which
+    machine a job goes to, one of `whatif.placing.PLACEMENTS`. ``own_size``: machines start only jobs of more than half
+    of their cpus.
     """
 
     flavours: Mapping[str, Resources]
@@ -22,6 +24,8 @@ class Assumed:
     boot_s: tuple[float, float] = (120.0, 120.0)
     billed_s: float = 1.0
     seed: int = 1
+    placement: str = "fullest"
+    own_size: bool = False
 
 
 @dataclass(frozen=True)

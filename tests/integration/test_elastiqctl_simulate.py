@@ -18,6 +18,7 @@ import pytest
 
 from elastiq.interfaces import Resources
 from elastiq.store import Store, learned_to_json
+from elastiq.whatif.placing import OLDEST_FIRST
 from elastiq.whatif.terms import Result
 from tests.waiting import PATIENCE_S, until
 
@@ -371,6 +372,65 @@ def test_what_is_suggested_is_better_when_it_is_simulated(desk: Desk) -> None:
     assert again["cost"] == cheaper["result"]["cost"] < present["cost"] and again["p95_wait_s"] <= 600
 
 
+def test_a_suggestion_that_lets_jobs_wait_much_longer_says_so(desk: Desk) -> None:
+    desk.write("elastiq.conf", CONFIG.replace("idle_for_time_s = 600", "idle_for_time_s = 7200"))
+    desk.write("jobs.swf", swf(12, every_s=7000))
+    search = ("--suggest", "--max-wait", "600", "--runs", "5")
+    out, _ = desk(*CONF, "jobs.swf", *search)
+    (line,) = [line for line in out.splitlines() if line.startswith("! the mean wait")]
+    said = re.fullmatch(
+        r"! the mean wait becomes (\d+) % longer \((\d+) s -> (\d+) s\): see that this is acceptable, "
+        r"or set a bound for it with --wait-as mean", line
+    )  # fmt: skip
+    assert said is not None and int(said[1]) > 10
+    before, after = int(said[2]), int(said[3])
+    assert abs(100 * (after - before) / before - int(said[1])) < 10, "as far as whole seconds tell"
+    bound = desk(*CONF, "jobs.swf", *search[:1], "--max-wait", str(before), "--wait-as", "mean", "--runs", "5")[0]
+    assert "mean wait becomes" not in bound
+
+
+# Of two machines of four cores the first is left with one long job and the second with two, and then small ones come.
+BUSY = "submit,cpus,run\n" + "".join(f"0,1,{run}\n" for run in (20_000, 400, 400, 400, 1000, 1000, 400, 400))
+BUSY += "".join(f"{900 + 200 * at},1,500\n" for at in range(94))
+
+
+def test_how_jobs_are_placed_can_be_said_and_is_among_what_was_assumed(desk: Desk) -> None:
+    desk.write("busy.csv", BUSY)
+    default, oldest = desk.json(*CONF, "busy.csv"), desk.json(*CONF, "busy.csv", "--placement", "oldest")
+    assert oldest["cost"] < 0.7 * default["cost"]
+    assert [(one["placement"], one["start"]) for one in (default, oldest)] == [("fullest", "any"), ("oldest", "any")]
+    assert any("fewest free cores" in line for line in default["assumed"])
+    words = "a job goes to the oldest machine of the smallest size that has room"
+    assert words in oldest["assumed"]
+    out, _ = desk(*CONF, "busy.csv", "--placement", "oldest", "--report", "page.html")
+    assert f"- {words}\n" in out and words in (desk.path / "page.html").read_text("utf-8")
+    assert "'youngest'" in desk(*CONF, "busy.csv", "--placement", "youngest", code=2)[1]
+
+
+def test_machines_that_start_only_jobs_of_their_size_can_be_tried(desk: Desk) -> None:
+    desk.write("jobs.csv", "submit,cpus,run\n0,4,500\n0,1,500\n")
+    found = desk.json(*CONF, "jobs.csv", "--start", "more-than-half")
+    assert (found["start"], found["jobs_done"], found["unmatchable_jobs"]) == ("more-than-half", 1, 1)
+    assert any("the smallest asks 1 core, not more than half of any machine" in note for note in found["notes"])
+
+
+@pytest.mark.parametrize(
+    ("batch", "words", "said"),
+    [("htcondor", "", True), ("htcondor", "--placement oldest", False), ("slurm", "", False)],
+)
+def test_the_line_for_htcondor_is_suggested_where_it_costs_less(desk: Desk, batch: str, words: str, said: bool) -> None:
+    desk.write("elastiq.conf", CONFIG.replace("celery", batch).replace("broker_url = redis://nowhere/\n", ""))
+    desk.write("busy.csv", BUSY)
+    search = (*CONF, "busy.csv", "--suggest", "--runs", "2", *words.split())
+    found, (out, _) = desk.json(*search)["htcondor"], desk(*search)
+    assert (found is not None) is said and (OLDEST_FIRST in out.splitlines()) is said
+    if found is not None:
+        again = desk.json(*CONF, "busy.csv", "--placement", "oldest")
+        assert found["lines"] == [OLDEST_FIRST] and found["result"]["cost"] == again["cost"]
+        (note,) = found["notes"]
+        assert note in out and "docs/htcondor.md" in note and re.search(r"cost \S+ -> \S+ \(-\d+ %\)", note)
+
+
 def test_every_command_of_the_page_works(desk: Desk) -> None:
     desk.write("jobs.csv", "submit,cpus,run\n" + "".join(f"{at * 600},2,{300 + at}\n" for at in range(12)))
     (desk.path / "python3").symlink_to(sys.executable)
@@ -384,3 +444,4 @@ def test_every_command_of_the_page_works(desk: Desk) -> None:
         assert err == "" and "- settings:" in out, line
     assert (desk.path / "out.html").exists()
     assert [key for key in desk.json("jobs.csv") if f"`{key}`" not in PAGE] == []
+    assert [key for key in desk.json("jobs.csv", "--suggest", "--runs", "2") if f"`{key}`" not in PAGE] == []

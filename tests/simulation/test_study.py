@@ -64,6 +64,31 @@ def test_each_machines_time_is_billed_in_whole_units() -> None:
     assert by_hour.idle_machine_hours == by_second.idle_machine_hours, "what is not used up is no idleness"
 
 
+def trickle(lasts_s: float = 20_000.0) -> list[TraceJob]:
+    """Two machines of eight; the first is left with one long job, the second with two, and then small ones come."""
+    runs_s = [lasts_s, *[400.0] * 7, 1000.0, 1000.0, *[400.0] * 6]
+    return [*(job(run_s=run_s) for run_s in runs_s), *(job(600.0 + 200 * at, 500.0) for at in range(95))]
+
+
+def test_with_the_oldest_machine_first_the_young_one_becomes_idle() -> None:
+    hours = {
+        placement: played(*trickle(), assumed=replace(ASSUMED, placement=placement)).machine_hours
+        for placement in ("fullest", "oldest", "emptiest")
+    }
+    assert hours["oldest"] < 0.65 * hours["fullest"]
+    assert hours["emptiest"] > 0.95 * hours["fullest"]
+
+
+def test_machines_of_their_own_size_start_no_smaller_job_and_it_is_counted_as_one_that_fits_nowhere() -> None:
+    own = replace(ASSUMED, own_size=True)
+    found = played(job(request=Resources(cpus=4)), job(request=Resources(cpus=5)), job(), assumed=own)
+    assert (found.jobs_done, found.unmatchable_jobs, found.launches, found.left_jobs) == (1, 2, 1, 0)
+    sizes = replace(own, flavours={"m": EIGHT, "one": ONE})
+    pools = (replace(POOL, flavours=("m", "one")),)
+    both = played(job(request=EIGHT), job(300.0), settings=replace(PLAIN, pools=pools), assumed=sizes)
+    assert (both.jobs_done, both.launches, both.unmatchable_jobs) == (2, 2, 0)
+
+
 def test_without_a_price_the_cost_is_not_known_and_that_of_the_pool_is_one() -> None:
     unpriced = replace(ASSUMED, prices={})
     assert played(job(), assumed=unpriced).cost is None

@@ -49,7 +49,9 @@ def graph(levels: int) -> Iterator[TraceJob]:
             yield TraceJob(0.0, Resources(cpus=1 + number % 4), run_s, f"{level}.{number}", after=after, think_s=3.0)
 
 
-def course(changed: Settings, jobs: Iterator[TraceJob], leave_out: bool) -> tuple[list[Any], Result, int]:
+def course(
+    changed: Settings, jobs: Iterator[TraceJob], leave_out: bool, assumed: Assumed = ASSUMED
+) -> tuple[list[Any], Result, int]:
     """All that was done, and when; what came of it; and how many calls that took."""
     acts: list[Act] = []
     calls: list[VirtualExecutor] = []
@@ -59,13 +61,15 @@ def course(changed: Settings, jobs: Iterator[TraceJob], leave_out: bool) -> tupl
         assert isinstance(executor, VirtualExecutor)
         calls.append(executor)
 
-    found = play(changed, jobs, ASSUMED, leave_out=leave_out, acts=acts.append, controller=start)
+    found = play(changed, jobs, assumed, leave_out=leave_out, acts=acts.append, controller=start)
     return [(act.at_s, act.what, act.targets, act.offer, act.asked) for act in acts], found, calls[0].sent
 
 
-def compare(changed: Settings, jobs: Callable[[], Iterator[TraceJob]], fewer: float) -> set[str]:
-    acts, found, calls = course(changed, jobs(), leave_out=False)
-    less = course(changed, jobs(), leave_out=True)
+def compare(
+    changed: Settings, jobs: Callable[[], Iterator[TraceJob]], fewer: float, assumed: Assumed = ASSUMED
+) -> set[str]:
+    acts, found, calls = course(changed, jobs(), False, assumed)
+    less = course(changed, jobs(), True, assumed)
     assert less[0] == acts
     assert less[1] == found
     assert less[2] < fewer * calls
@@ -97,6 +101,13 @@ def test_the_same_is_launched_and_ended_at_the_same_times(kind: str) -> None:
     changed, fewer = KINDS[kind]
     done = compare(changed, lambda: workload(16), fewer)
     assert {"launch", "drain"} < done
+
+
+@pytest.mark.parametrize(("placement", "own_size"), [("oldest", False), ("emptiest", False), ("fullest", True)])
+def test_the_same_is_done_however_jobs_are_placed(placement: str, own_size: bool) -> None:
+    assumed = replace(ASSUMED, placement=placement, own_size=own_size)
+    done = compare(KINDS["auto"][0], lambda: workload(24), KINDS["auto"][1], assumed)
+    assert {"launch", "drain", "terminate"} <= done
 
 
 def test_the_same_is_done_for_a_graph_of_jobs() -> None:

@@ -70,6 +70,27 @@ def test_jobs_start_only_where_there_is_room(bench: Bench) -> None:
     assert (bench.world.running(), bench.world.waiting()) == (2, 1)
 
 
+@pytest.mark.parametrize(
+    ("fills", "first"), [("oldest", "w0"), ("of the smallest", "w2"), ("fullest", "w3"), ("emptiest", "w0")]
+)
+def test_a_job_goes_to_the_machine_that_is_filled_first(bench: Bench, fills: str, first: str) -> None:
+    for number, (cpus, used) in enumerate([(8, 0), (4, 4), (4, 1), (4, 2), (8, 1)]):
+        worker = bench.world.add_worker(f"w{number}", f"10.1.0.{number}", Resources(cpus=cpus))
+        bench.world.start(bench.world.submit(Resources(cpus=used), 1e6), worker)
+    bench.world.fills = fills
+    job = bench.world.submit(Resources(cpus=2), 1e6)
+    bench.run(60)
+    assert job.worker is not None and job.worker.name == first
+
+
+def test_a_machine_of_its_own_size_starts_only_jobs_of_more_than_half_of_it(bench: Bench) -> None:
+    bench.world.own_size = True
+    bench.world.add_worker("w", "10.1.0.1", Resources(cpus=4))
+    jobs = [bench.world.submit(request, 1e6) for request in (Resources(), Resources(cpus=2), Resources(cpus=3))]
+    bench.run(60)
+    assert [job.worker is not None for job in jobs] == [False, False, True]
+
+
 def test_a_claim_that_became_free_takes_the_next_job_at_once(bench: Bench) -> None:
     bench.launch()
     jobs = [bench.world.submit(FOUR_CPUS, 35.0) for _ in range(2)]

@@ -81,6 +81,17 @@ def test_a_price_of_nothing_is_refused() -> None:
         suppose(SETTINGS, replace(BOTH, prices=[("larg", 1.0)]), Observed())
 
 
+def test_how_jobs_are_placed_is_said_and_by_default_that_it_can_be_changed() -> None:
+    of_default, of_own = (
+        suppose(SETTINGS, BOTH, Observed()),
+        suppose(SETTINGS, replace(BOTH, placement="oldest", own_size=True), Observed()),
+    )
+    assert any("fewest free cores" in note and "--placement" in note for note in of_default.notes)
+    (said,) = [note for note in of_own.notes if "oldest machine of the smallest size" in note]
+    assert "starts only jobs of more than half of its cores" in said and "--placement" not in said
+    assert (of_own.assumed.placement, of_own.assumed.own_size) == ("oldest", True)
+
+
 def test_without_prices_the_cost_is_said_not_to_be_known() -> None:
     assert "no price of small, large" in suppose(SETTINGS, BOTH, Observed()).unpriced
 

@@ -90,6 +90,20 @@ def test_what_was_read_is_told_and_remembered() -> None:
     assert (told[-1].part, told[-1].jobs) == (1.0, 3)
 
 
+def test_what_a_machine_is_too_large_for_is_told_apart_from_what_it_is_too_small_for() -> None:
+    jobs = [job(0.0, cpus) for cpus in (1.0, 2.0, 4.0, 5.0, 8.0, 16.0)]
+    trace = Watched(Jobs(*jobs), [Resources(cpus=8.0)], lambda reached: None, own_size=True)
+    assert len(list(trace)) == 6
+    assert (trace.seen.misfits, trace.seen.too_small, trace.seen.too_large) == (4, jobs[0].request, jobs[5].request)
+
+
+def test_the_run_times_of_jobs_that_ran_have_a_mean() -> None:
+    removed = job(3.0)._replace(run_s=0.0, removed_after_s=5.0)
+    trace = Watched(Jobs(job(0.0)._replace(run_s=10.0), removed, job(5.0)._replace(run_s=35.0)), [MACHINE], print)
+    assert trace.seen.mean_run_s is None and len(list(trace)) == 3
+    assert trace.seen.mean_run_s == 22.5
+
+
 def test_the_example_is_the_same_for_a_seed() -> None:
     assert list(Source("", seed=2).open()) == list(Source("", seed=2).open()) != list(Source("").open())
 

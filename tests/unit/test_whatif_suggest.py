@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Callable, Optional, Sequence
+from pathlib import Path
+from typing import Any, Callable, Optional, Sequence
 
 import pytest
 
 from elastiq.whatif.assuming import Given, Observed, suppose
 from elastiq.whatif.axes import axes
-from elastiq.whatif.configuration import Configuration
+from elastiq.whatif.configuration import SHIPPED, Configuration
 from elastiq.whatif.overrides import Change
+from elastiq.whatif.placing import oldest_first
 from elastiq.whatif.suggest import Changes, Goal, Played, Proposal, Search, goals, lines
 from elastiq.whatif.terms import Result
 from tests.unit.test_whatif_table import RESULT
@@ -185,14 +187,38 @@ def test_a_mean_wait_that_becomes_much_longer_is_told(after_s: float, longer: fl
     assert Proposal(Goal(True, 300.0), (), after, present).longer == longer
 
 
+# ----------------------------------------------------------------------------- how jobs are placed
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"cost": 97.9}, True),
+        ({"cost": 98.1}, False),
+        ({"cost": 90.0, "jobs_done": 9}, False),
+        ({"cost": 90.0, "left_jobs": 1}, False),
+        ({"cost": None, "machine_hours": 9.0}, True),
+        ({"cost": None, "machine_hours": 9.9}, False),
+        ({"cost": 99.0, "machine_hours": 9.0}, False),
+    ],
+)
+def test_the_oldest_first_is_said_where_it_costs_less_and_does_all_that_is_done(
+    changed: dict[str, Any], said: bool
+) -> None:
+    present = replace(RESULT, cost=100.0, machine_hours=10.0, jobs_done=10, left_jobs=0)
+    assert (oldest_first(present, replace(present, **changed)) is not None) is said
+
+
 # ----------------------------------------------------------------------------- what may be tried
 
 
-def tried(up_to: Optional[int] = None, **more: str) -> dict[str, list[str]]:
-    config = Configuration()
-    settings = config.with_changes([config.keys.change(f"{key}={value}") for key, value in more.items()]).settings
+def tried(
+    up_to: Optional[int] = None, run_s: Optional[float] = None, file: Path = SHIPPED, **more: str
+) -> dict[str, list[str]]:
+    config = Configuration(file)
+    settings = config.with_changes([config.keys.change(f"ec2.{key}={value}") for key, value in more.items()]).settings
     supposed = suppose(settings, Given(), Observed())
-    found = axes(config.keys, supposed, replace(RESULT, peak_vms=16), up_to)
+    found = axes(config.keys, supposed, replace(RESULT, peak_vms=16), up_to, run_s)
     return {f"{axis[0].section}.{axis[0].key}": [change.value for change in axis] for axis in found}
 
 
@@ -209,8 +235,24 @@ def test_idle_times_follow_the_boot_time() -> None:
     assert {"30", "60", "120", "240", "3600"} <= set(values) and "auto" not in values  # that is the present one
 
 
+@pytest.mark.parametrize(
+    ("run_s", "values"), [(None, None), (3600.0, None), (61.0, None), (60.0, ["60"]), (22.5, ["22"]), (0.2, ["1"])]
+)
+def test_a_length_of_jobs_is_tried_where_several_run_in_the_time_of_a_boot(
+    run_s: Optional[float], values: Optional[list[str]]
+) -> None:
+    assert tried(run_s=run_s).get("elastiq.job_length_s") == values
+
+
+def test_a_length_that_is_set_is_also_tried_without(tmp_path: Path) -> None:
+    file = tmp_path / "elastiq.conf"
+    file.write_text(SHIPPED.read_text("utf-8").replace("[quota]", "job_length_s = 9\n[quota]"))
+    assert tried(file=file)["elastiq.job_length_s"] == ["0"]
+    assert tried(run_s=5.4, file=file)["elastiq.job_length_s"] == ["5", "0"]
+
+
 def test_flavours_are_tried_alone_in_another_order_and_without_each_one() -> None:
-    values = tried(**{"ec2.flavour": "a, b, c"})["ec2.flavour"]
+    values = tried(flavour="a, b, c")["ec2.flavour"]
     assert {"b", "c", "c, b, a", "b, c", "a, c", "a, b"} <= set(values)
 
 

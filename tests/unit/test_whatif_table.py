@@ -101,6 +101,14 @@ def test_a_job_that_lacks_only_memory_is_not_to_be_split() -> None:
     assert "--split-at" not in note and "flavour that has it" in note
 
 
+def test_a_job_that_is_too_small_for_every_machine_asks_for_a_flavour_of_its_size() -> None:
+    small = Seen(misfits=1, too_small=Resources(cpus=2.0))
+    (note,) = table.notes(RESULT, small, MACHINES)
+    assert "the smallest asks 2 cores, not more than half of any machine" in note and "the largest" not in note
+    (both,) = table.notes(RESULT, replace(small, too_large=Resources(cpus=64.0)), MACHINES)
+    assert "a flavour for each size; the largest asks 64 cores; try" in both
+
+
 def test_a_killed_job_is_called_a_bug() -> None:
     notes = table.notes(replace(RESULT, unmatchable_jobs=0, killed_jobs=2), Seen(), MACHINES)
     assert notes == ["2 jobs were killed by elastiq: that is a bug, please report it"]
