@@ -257,6 +257,6 @@ def test_the_installed_documentation_tells_where_a_package_has_what_is_shipped(i
             if f"packaging/{name}" in page:
                 assert f"/usr/share/elastiq/{name}" in page, f"{place}: {name}"
 
-    assert len(shipped) == 8
+    assert len(shipped) == 9
     assert "/usr/share/doc/elastiq/examples/plugin" in installed["/usr/share/doc/elastiq/docs/plugins.md"]
     assert "](../../examples/directory-queue/" in installed["/usr/share/doc/elastiq/docs/batch/command.md"]
