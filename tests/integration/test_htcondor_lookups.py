@@ -48,12 +48,12 @@ def test_a_job_that_cannot_be_looked_up_is_an_error(pool: FakePool, how: str) ->
         plugin().find_job("1.0")
 
 
-def test_check_advises_on_packing_on_policies_and_on_what_is_to_come(pool: FakePool) -> None:
+def test_check_tells_how_jobs_are_placed_on_policies_and_on_what_is_to_come(pool: FakePool) -> None:
     pool.submit(2, JobUniverse=11, MaxHosts=3)
     pool.add_worker("w1", "10.0.0.1")
     change(pool, schedd_ad={"JobsUnmaterialized": 18}, configuration={})
     found = by_subject(plugin().checks())
-    assert found["packing"].level == "warning" and "DaemonStartTime" in found["packing"].remedy
+    assert found["packing"].level == "ok" and "HTCondor's default" in found["packing"].text
     policy = found["workers' policy"]
     assert policy.level == "warning" and policy.text.startswith("2 parallel jobs can start nowhere")
     queue = found["jobs of all users"]

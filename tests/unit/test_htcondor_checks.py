@@ -10,6 +10,7 @@ import pytest
 from elastiq.command import CommandResult
 from elastiq.interfaces import Jobs, SourceError
 from elastiq.plugins.batch import htcondor_ads, htcondor_checks
+from elastiq.whatif.placing import OLDEST_FIRST
 from tests.unit.values import group
 
 
@@ -26,16 +27,21 @@ DEFAULT = "(10000000 * My.Rank) + (1000000 * (RemoteOwner =?= UNDEFINED)) - (100
 
 
 @pytest.mark.parametrize("rank", [DEFAULT, "Not defined\n \n"])
-def test_the_oldest_machine_first_is_advised_and_then_found_in_order(rank: str) -> None:
-    level, _, remedy = packing(rank)
-    assert level == "warning"
-    line = remedy.partition("NEGOTIATOR_PRE_JOB_RANK = ")[2].partition(" (docs")[0]
-    assert line.startswith("1.0e13 * MY.Rank") and line.endswith("- DaemonStartTime")
-    assert packing(f"{line}\n") == ("ok", "the negotiator fills the oldest machines first (NEGOTIATOR_PRE_JOB_RANK)")
+def test_htcondors_default_order_is_in_order_and_told_with_what_costs_less(rank: str) -> None:
+    level, text = packing(rank)
+    assert level == "ok" and text.startswith("HTCondor's default (fewest free cpus first); the oldest first mostly")
+    assert "docs/htcondor.md" in text
+
+
+def test_the_oldest_machine_first_is_found() -> None:
+    assert packing(f"{OLDEST_FIRST.partition(' = ')[2]}\n") == (
+        "ok",
+        "the oldest machine first (NEGOTIATOR_PRE_JOB_RANK)",
+    )
 
 
 def test_an_order_of_the_administrators_own_is_left_to_him() -> None:
-    assert packing("Mips * 2") == ("ok", "the negotiator has a NEGOTIATOR_PRE_JOB_RANK of its own: Mips * 2")
+    assert packing("Mips * 2") == ("ok", "by a NEGOTIATOR_PRE_JOB_RANK of the administrator's own: Mips * 2")
 
 
 def test_a_negotiator_that_does_not_tell_its_configuration_is_unknown_and_not_ok() -> None:
