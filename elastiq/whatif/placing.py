@@ -22,7 +22,7 @@ STARTS = (ANY, MORE_THAN_HALF)
 # The same text as in docs/htcondor.md and packaging/htcondor/elastiq-placement.conf, which have the reasons.
 OLDEST_FIRST = (
     "NEGOTIATOR_PRE_JOB_RANK = "
-    "1.0e13 * MY.Rank + 1.0e12 * (RemoteOwner =?= undefined) - 1.0e8 * TotalCpus - DaemonStartTime"
+    "1.0e13 * MY.Rank - 1.0e12 * (RemoteOwner =!= undefined) - 1.0e6 * TotalCpus + time() - DaemonStartTime"
 )
 DOCS = "docs/htcondor.md"
 WORTH = 0.02  # of the cost, below which it is not said: another seed might take it back
