@@ -50,8 +50,8 @@ def _simulate(parser: ArgumentParser) -> None:
 
     of_htcondor = parser.add_argument_group("how HTCondor places jobs (docs/htcondor.md)")
     add = of_htcondor.add_argument
-    add("--placement", choices=tuple(PLACEMENTS), default=DEFAULT, help=f"which machine is filled first ({DEFAULT})")
-    add("--start", choices=STARTS, default=ANY, help=f"jobs that a machine starts: of more than half of it ({ANY})")
+    add("--placement", choices=tuple(PLACEMENTS), help=f"which machine is filled first ({DEFAULT})")
+    add("--start", choices=STARTS, help=f"jobs that a machine starts: of more than half of it ({ANY})")
 
     of_trace = parser.add_argument_group("what of the trace")
     add = of_trace.add_argument

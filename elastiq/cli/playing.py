@@ -7,7 +7,7 @@ import time
 from argparse import Namespace
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Callable, Optional, Sequence
+from typing import Callable, Iterable, Optional, Sequence
 
 from elastiq.cli.observed import observed
 from elastiq.cli.progress import Progress
@@ -15,7 +15,7 @@ from elastiq.paths import Paths
 from elastiq.whatif.assuming import Given, suppose
 from elastiq.whatif.configuration import SHIPPED, SHIPPED_WORDS, Configuration, Supposed
 from elastiq.whatif.overrides import Change, OverrideError
-from elastiq.whatif.placing import MORE_THAN_HALF
+from elastiq.whatif.placing import OPTIONS, SECTION, Way
 from elastiq.whatif.runs import Crew, Outcome, Run
 from elastiq.whatif.source import Part, Reached, Source
 
@@ -37,7 +37,8 @@ class Work:
         self.args, self.progress, self._crew = args, progress, crew
         self._played, self._took_s = 0, 0.0
         self.where, self.config = self._configuration(paths)
-        self.set = tuple(self.config.keys.change(text) for text in args.set)
+        ways = [f"{option.name}={said}" for option in OPTIONS if (said := getattr(args, option.name)) is not None]
+        self.set = tuple(self.config.keys.change(text) for text in (*args.set, *ways))
         places = [(change.section, change.key) for change in self.set]
         for at, change in enumerate(self.set):
             if places[at] in places[:at]:
@@ -48,8 +49,8 @@ class Work:
         self.grid = self.config.keys.grid(args.sweep) if args.sweep else []
         self.config.expect([*self.set, *(change for changes in self.grid for change in changes)])
         flavours, elsewhere = dict(args.flavour), self.config.flavours
-        given = Given(flavours, args.price, args.boot_time, args.billed_by, args.seed, elsewhere)
-        self._given = replace(given, placement=args.placement, own_size=args.start == MORE_THAN_HALF)
+        self._given = Given(flavours, args.price, args.boot_time, args.billed_by, args.seed, elsewhere)
+        self.way = Way().changed(_of_way(self.set))
 
     def _configuration(self, paths: Paths) -> tuple[str, Configuration]:
         """Where it comes from, for a person."""
@@ -69,14 +70,14 @@ class Work:
         over_time: bool = False,
         source: Optional[Source] = None,
         seed: Optional[int] = None,
-        placement: Optional[str] = None,
     ) -> Run:
         """With these changes beside those of --set. Raises `OverrideError`."""
         keys = {(change.section, change.key) for change in changes}
         kept = tuple(one for one in self.set if (one.section, one.key) not in keys)
         settings = self.config.with_changes((*kept, *changes)).settings if changes else self.settings.settings
         given = self._given if seed is None else replace(self._given, seed=seed)
-        given = given if placement is None else replace(given, placement=placement)
+        way = self.way.changed(_of_way(changes))
+        given = replace(given, placement=way.placement, own_size=way.own_size)
         supposed = suppose(settings, given, self._observed)
         named = {change.name: change.printed for change in self.set} if named is None else named
         return Run(supposed, source or self.source, named, over_time)
@@ -142,6 +143,10 @@ def sweep(work: Work) -> Found:
     if present is None:
         runs, present = [work.run((), now, True), *runs], 0
     return Found(work, work.play(runs), present)
+
+
+def _of_way(changes: Iterable[Change]) -> dict[str, str]:
+    return {change.key: change.value for change in changes if change.section == SECTION}
 
 
 def _is_now(work: Work, change: Change) -> bool:

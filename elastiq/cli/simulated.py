@@ -12,6 +12,7 @@ from elastiq.cli.asking import tell
 from elastiq.cli.playing import Found, Work
 from elastiq.cli.table import Screen
 from elastiq.whatif import table
+from elastiq.whatif.placing import words
 from elastiq.whatif.report import ReportError, write_report
 from elastiq.whatif.runs import Outcome
 from elastiq.whatif.source import Seen
@@ -76,8 +77,7 @@ def as_object(work: Work, outcome: Outcome, present: bool) -> dict[str, Any]:
         "trace": name(work),
         "format": outcome.seen.format,
         "began_at": outcome.seen.began_at,
-        "placement": work.args.placement,
-        "start": work.args.start,
+        **work.way.changed(outcome.result.settings)._asdict(),
         "bad_line_numbers": list(lines.bad_lines),
         "bad_lines_because": lines.bad_why,
         "bad_lines_by_reason": {
@@ -110,6 +110,11 @@ def assumed(work: Work, outcomes: Sequence[Outcome]) -> list[str]:
     unknown = any(one.result.cost is None for one in outcomes)
     unpriced = [supposed.unpriced or "cost is not known: some flavour has no price"] if unknown else []
     notes = [f"settings: {work.where}", *supposed.notes, *unpriced, *work.settings.notes]
+    of_way = words(work.way.placement, work.way.own_size)
+    at = notes.index(of_way)
+    ways = dict.fromkeys(work.way.changed(one.result.settings) for one in outcomes)
+    told = [(f"with {way}, " if len(ways) > 1 else "") + words(way.placement, way.own_size) for way in ways]
+    notes[at : at + 1] = told
     return list(dict.fromkeys(notes))
 
 

@@ -57,9 +57,9 @@ def suggest(work: Work) -> int:
 
 def _placed(work: Work, present: Result) -> Optional[OldestFirst]:
     """The present settings with the oldest machine first, once, if HTCondor can place jobs so and does not by now."""
-    if work.settings.settings.batch_plugin != "htcondor" or work.args.placement == "oldest":
+    if work.settings.settings.batch_plugin != "htcondor" or work.way.placement == "oldest":
         return None
-    run = work.run(placement="oldest")
+    run = work.run([work.config.keys.change("placement=oldest")])
     return oldest_first(present, work.play([run], lambda done: "the oldest machine first  ")[0].result)
 
 

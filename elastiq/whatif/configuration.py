@@ -20,6 +20,7 @@ from elastiq.options import Kind, Option
 from elastiq.plugin_loader import BATCH_GROUP, BUILT_IN, cloud_class
 from elastiq.settings import Settings
 from elastiq.whatif.overrides import OF_CLUSTER, Change, Keys, OverrideError
+from elastiq.whatif.placing import SECTION
 
 SHIPPED = Path(__file__).with_name("shipped.conf")
 SHIPPED_WORDS = "the defaults, with machines of 8 cores and max_vms = 20"
@@ -61,6 +62,7 @@ class Configuration:
 
     def with_changes(self, changes: Sequence[Change]) -> Supposed:
         """Raises `OverrideError` if these values do not go together."""
+        changes = [change for change in changes if change.section != SECTION]
         try:
             settings = _Reader(self.path, changes, self.flavours).load().settings
         except ConfigError as error:

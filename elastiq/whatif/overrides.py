@@ -1,7 +1,8 @@
 """One key of the configuration with another value, as `--set` and `--sweep` name it.
 
 A key is named as in the file: ``idle_for_time_s``, ``quota.max_vms``, ``ec2.flavour``, ``pool:NAME.key`` or
-``[section]key``. Without a section it is the cluster's, or that of the only pool.
+``[section]key``. Without a section it is the cluster's, or that of the only pool. ``placement`` and ``start`` are keys,
+too, though of no file.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from elastiq import values
 from elastiq.inifile import Section
 from elastiq.names import nearest
 from elastiq.options import Kind, Option
+from elastiq.whatif.placing import OPTIONS, SECTION
 
 MOST_RUNS = 400
 OF_CLUSTER = ("elastiq", "quota", "broker")
@@ -60,7 +62,8 @@ class Keys:
         left_out: Sequence[str],
         home: Path,
     ) -> None:
-        self._options, self._sections, self._pools = options, sections, pools
+        self._options = {SECTION: {option.name: option for option in OPTIONS}, **options}
+        self._sections, self._pools = sections, pools
         self._left_out, self._home = left_out, home
 
     def change(self, text: str, what: str = "--set") -> Change:
@@ -82,7 +85,7 @@ class Keys:
             if key not in self._options[section]:
                 raise OverrideError(f"{what} {name}: {self._no_key(section, key)}")
             return section, key
-        homes = [section for section in OF_CLUSTER if key in self._options[section]]
+        homes = [section for section in (SECTION, *OF_CLUSTER) if key in self._options[section]]
         homes = homes or [section for section in self._options if key in self._options[section]]
         if len(homes) > 1:
             ways = ", ".join(f"{section}.{key}" for section in homes)
@@ -136,7 +139,7 @@ class Keys:
             values.parse(option, value, self._home)
         except ValueError as error:
             raise OverrideError(f"{what} {name}={shown}: {error}") from None
-        return Change(section, key, value, name, "" if shown == value else shown)
+        return Change(section, key, value, name if section else key, "" if shown == value else shown)
 
     def _pool(self, pool: str, name: str, what: str) -> str:
         if pool not in self._pools:
@@ -148,7 +151,7 @@ class Keys:
             return f"[{section}] has no part in a simulation, remove it"
         meant = nearest(section, self._options)
         return f"there is no section [{section}], " + (
-            f"did you mean [{meant}]?" if meant else f"there are: {', '.join(self._options)}"
+            f"did you mean [{meant}]?" if meant else f"there are: {', '.join(filter(None, self._options))}"
         )
 
     def _no_key(self, section: str, key: str) -> str:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Optional
+from typing import Mapping, NamedTuple, Optional
 
 from elastiq.interfaces import Resources, request_fits
+from elastiq.options import Kind, Option
 from elastiq.simulation.room import more_than_half
 from elastiq.whatif.terms import Result
 
@@ -18,6 +19,12 @@ PLACEMENTS = {
 DEFAULT = "fullest"
 ANY, MORE_THAN_HALF = "any", "more-than-half"
 STARTS = (ANY, MORE_THAN_HALF)
+# As keys of --set and --sweep. No section of a file has this name.
+SECTION = ""
+OPTIONS = (
+    Option("placement", Kind.CHOICE, DEFAULT, choices=tuple(PLACEMENTS)),
+    Option("start", Kind.CHOICE, ANY, choices=STARTS),
+)
 
 # The same text as in docs/htcondor.md and packaging/htcondor/elastiq-placement.conf, which have the reasons.
 OLDEST_FIRST = (
@@ -26,6 +33,24 @@ OLDEST_FIRST = (
 )
 DOCS = "docs/htcondor.md"
 WORTH = 0.02  # of the cost, below which it is not said: another seed might take it back
+
+
+class Way(NamedTuple):
+    """Values of `OPTIONS`."""
+
+    placement: str = DEFAULT
+    start: str = ANY
+
+    @property
+    def own_size(self) -> bool:
+        return self.start == MORE_THAN_HALF
+
+    def changed(self, values: Mapping[str, str]) -> Way:
+        """By what is said of it; other keys are not its own."""
+        return Way(values.get("placement", self.placement), values.get("start", self.start))
+
+    def __str__(self) -> str:
+        return f"placement = {self.placement}, start = {self.start}"
 
 
 def words(placement: str, own_size: bool) -> str:

@@ -407,6 +407,23 @@ def test_how_jobs_are_placed_can_be_said_and_is_among_what_was_assumed(desk: Des
     assert "'youngest'" in desk(*CONF, "busy.csv", "--placement", "youngest", code=2)[1]
 
 
+def test_placements_are_swept_as_a_key_is(desk: Desk) -> None:
+    desk.write("busy.csv", BUSY)
+    sweep = (*CONF, "busy.csv", "--sweep", "placement=fullest,oldest", "--processes", "1")
+    swept = desk.json(*sweep, "--placement", "oldest")
+    assert [(one["placement"], one["start"], one["present"]) for one in swept] == [
+        ("fullest", "any", False), ("oldest", "any", True),
+    ]  # fmt: skip
+    alone = [desk.json(*CONF, "busy.csv", "--placement", name) for name in ("fullest", "oldest")]
+    assert [one["cost"] for one in swept] == [one["cost"] for one in alone]
+    assert [one["assumed"] for one in swept] == [one["assumed"] for one in alone]
+    out, _ = desk(*sweep)
+    assert "now  fullest" in out and out.count("\n- with placement = ") == 2
+    assert "`youngest` is not known" in desk(*CONF, "busy.csv", "--sweep", "placement=youngest", code=2)[1]
+    twice = ("--set", "placement=oldest", "--placement", "fullest")
+    assert "--set placement: is set twice" in desk(*CONF, "busy.csv", *twice, code=2)[1]
+
+
 def test_machines_that_start_only_jobs_of_their_size_can_be_tried(desk: Desk) -> None:
     desk.write("jobs.csv", "submit,cpus,run\n0,4,500\n0,1,500\n")
     found = desk.json(*CONF, "jobs.csv", "--start", "more-than-half")

@@ -58,6 +58,8 @@ def file(tmp_path: Path) -> Path:
         ("[ec2:gpu] max_vms=1", "ec2:gpu", "max_vms"),
         ("pool:gpu.max_vms=1", "ec2:gpu", "max_vms"),
         ("pool:ec2.max_vms=1", "ec2", "max_vms"),
+        ("placement=oldest", "", "placement"),
+        ("start = more-than-half", "", "start"),
         ("broker.policy=least-waste", "broker", "policy"),
     ],
 )
