@@ -19,6 +19,7 @@ from contextlib import suppress
 from dataclasses import replace
 from glob import glob
 from importlib.util import find_spec
+from time import monotonic
 from typing import Any, Mapping, Sequence
 
 from elastiq import interfaces
@@ -32,14 +33,15 @@ from elastiq.plugins.batch.htcondor_options import OPTIONS
 
 SCHEDDS_AT_ONCE = 16
 UNLISTED_READS = 20
+KEPT_S = 300.0  # for so long after a read of the workers the queue is read of the schedds that it listed
 MAX_OUTPUT = 64_000_000  # bytes; a slot is about 600
 GUARANTEED_S = 1_000_000  # longer than any drain that is undone at drain_timeout_s, or is forgotten for a week
 CHECKS = {
     DrainMode.IF_IDLE: '(State =?= "Unclaimed" || State =?= "Owner" || State =?= "Drained")',
     DrainMode.PEACEFUL: f'(State =!= "Claimed" || RetirementTimeRemaining >= {GUARANTEED_S})',
 }
-NO_SUCH_DRAIN = b"error code 10002"
 HOST = re.compile(r"[a-z0-9._-]+")
+Answers = tuple[dict[str, list[ads.Row]], tuple[str, ...]]
 
 
 class HTCondor(BatchSystem):
@@ -53,6 +55,7 @@ class HTCondor(BatchSystem):
         self._pool = ("-pool", values["pool"]) if values.get("pool") else ()
         self._schedds: tuple[str, ...] = tuple(values.get("schedds") or ())
         self._unlisted: dict[str, int] = {}  # for how many reads the collector has not listed each schedd
+        self._listed: tuple[float, set[Any]] = 0.0, set()  # by the last read of the workers, and when (`monotonic`)
         self._constraint: str = values.get("constraint") or ""
         self._timeout_s = float(values["command_timeout_s"])
         self._mark = owner.head[:16]
@@ -87,7 +90,7 @@ class HTCondor(BatchSystem):
         # of a routed job the copy is in the queue too
         conditions = [status, queue.any_of("JobUniverse", queue.UNIVERSES), "RoutedToJobId is undefined", *ours]
         args = ("-group-by", "-attributes", ",".join(names.values()), "-json", "-constraint", " && ".join(conditions))
-        found, missing = self._each_schedd(*args)
+        found, missing = self._each_schedd(*args, keep=True)
         if missing and not found:
             raise SourceError(missing[0])
         return interfaces.Jobs(queue.job_groups(found), missing)
@@ -119,9 +122,9 @@ class HTCondor(BatchSystem):
 
         return find_job(job, self._each_schedd, self._constraint)
 
-    def _each_schedd(self, *args: str, only: str = "") -> tuple[dict[str, list[ads.Row]], tuple[str, ...]]:
+    def _each_schedd(self, *args: str, only: str = "", keep: bool = False) -> Answers:
         """The answers by the schedd's name, and who gave none. A dead schedd costs one time-out, and so do ten."""
-        names = (only,) if only else self._schedds or self._known_schedds()
+        names = (only,) if only else self._schedds or self._known_schedds(keep)
         found, missing = {}, []
         with ThreadPoolExecutor(max_workers=min(len(names), SCHEDDS_AT_ONCE)) as threads:
             # -allusers: without it, the answer is an empty list of one's own jobs (since 8.5.2)
@@ -132,31 +135,37 @@ class HTCondor(BatchSystem):
                 found[name] = answer.result()
             except SourceError as error:
                 missing.append(f"schedd {name or 'of this machine'}: {error}")
+                self._listed = 0.0, set()
         return found, tuple(missing)
 
-    def _known_schedds(self) -> tuple[str, ...]:
+    def _known_schedds(self, keep: bool) -> tuple[str, ...]:
         """All that the collector lists, or did until UNLISTED_READS reads ago: the ad of one that hangs
-        expires, its jobs do not, and condor_q then fails for it. If there are none, the one of this machine."""
-        listed = self._ask("condor_status", "-schedd", "-json", "-attributes", "MyType,Name")
-        unlisted = {name: reads + 1 for name, reads in self._unlisted.items() if reads < UNLISTED_READS}
-        self._unlisted = {**unlisted, **{row["name"]: 0 for row in listed if isinstance(row.get("name"), str)}}
+        expires, its jobs do not, and condor_q then fails for it. If there are none, the one of this machine.
+        With ``keep`` it is not asked while the workers' reads list those that we know, and all of them answer."""
+        at, names = self._listed
+        if not (keep and names and names == self._unlisted.keys() and monotonic() < at + KEPT_S):
+            listed = self._ask("condor_status", "-schedd", "-json", "-attributes", "MyType,Name")
+            unlisted = {name: reads + 1 for name, reads in self._unlisted.items() if reads < UNLISTED_READS}
+            self._unlisted = {**unlisted, **{row["name"]: 0 for row in listed if isinstance(row.get("name"), str)}}
         return tuple(sorted(self._unlisted)) or ("",)
 
     # ------------------------------------------------------------------ the workers
 
     def workers(self) -> Workers:
-        """All workers, and for how long the collector has been up: one read of one collector says both."""
+        """All workers, and for how long the collector has been up: one read of one collector says both, and
+        which schedds there are."""
         found = self._ads(f'({pool.SLOTS}) || MyType == "Collector" || MyType == "Scheduler" || MyType == "Negotiator"')
         workers = (pool.worker(name, slots) for name, slots in sorted(pool.by_machine(found).items()))
-        return Workers(tuple(map(self._unless_undone, workers)), pool.source_up_s(found), pool.missing(found))
+        missing, schedds = pool.missing(found), [row for row in found if ads.word(row, "mytype") == "scheduler"]
+        self._listed = monotonic(), set() if missing else {row.get("name") for row in schedds}
+        return Workers(tuple(map(self._unless_undone, workers)), pool.source_up_s(found), missing)
 
     def _unless_undone(self, worker: Worker) -> Worker:
         """An update that got lost leaves a drain in the ad that was cancelled (seen: for 11 s; at most
         UPDATE_INTERVAL, 300 s): the worker may run a job by now, and must not pass for drained."""
         if worker.drained_by not in self._undone.get(worker.name, ()):
             return worker
-        detail = "its ad shows a drain that was undone"
-        return replace(worker, state=WorkerState.OTHER, drained_by=None, detail=detail)
+        return replace(worker, state=WorkerState.OTHER, drained_by=None, detail="its ad shows a drain that was undone")
 
     def _slots_of(self, worker: str) -> list[ads.Row]:
         return self._ads(f'{pool.SLOTS} && Machine == "{checked_host(worker)}"')
@@ -204,26 +213,24 @@ class HTCondor(BatchSystem):
 
     def undrain(self, worker: str) -> None:
         """Cancel our drain; somebody else's is left alone, which is an error."""
-        from elastiq.plugins.batch.htcondor_refusals import our_drains
+        from elastiq.plugins.batch.htcondor_refusals import undone
 
-        slots = self._slots_of(worker)
-        ours = our_drains(worker, slots, self._mark, self._gives_reason)
-        for startd in pool.startds(slots):
-            self._cancel(startd)
+        ours = undone(worker, self._slots_of(worker), self._mark, self._gives_reason, self._cancel)
         self._undone[worker] = {*ours, self._drains.pop(worker, "")} - {""}
 
     def _cancel(self, startd: str) -> None:
-        result = self._run("condor_drain", "-debug", "-cancel", startd)
-        if result.returncode != 0 and NO_SUCH_DRAIN not in result.stderr:
-            raise _failed(result, f"condor_drain -cancel of {startd} failed")
+        from elastiq.plugins.batch.htcondor_refusals import cancel
+
+        cancel(self._run, startd)
 
     def forget(self, worker: str) -> None:
         """Take a dead machine's ads out of the collector, which would keep them for CLASSAD_LIFETIME."""
         ad = f'MyType = "Query"\nTargetType = "Machine"\nRequirements = Machine == "{checked_host(worker)}"\n'
         result = self._run("condor_advertise", "INVALIDATE_STARTD_ADS", "-", stdin=ad.encode())
         if result.returncode != 0:
-            hint = "ADVERTISE_STARTD would allow it, see docs/htcondor.md"
-            raise _failed(result, f"the ads of {worker} stay in the collector until they expire ({hint})")
+            from elastiq.plugins.batch.htcondor_refusals import not_forgotten
+
+            raise not_forgotten(result, worker)
 
     def checks(self) -> interfaces.Looks:
         from elastiq.plugins.batch.htcondor_bindings import Bindings
@@ -267,9 +274,3 @@ def checked_host(worker: str) -> str:
     if not HOST.fullmatch(worker):  # it goes into ClassAd expressions
         raise SourceError(f"{worker!r} is no name of a machine")
     return worker
-
-
-def _failed(result: CommandResult, what: str) -> SourceError:
-    from elastiq.plugins.batch.htcondor_refusals import why
-
-    return SourceError(f"{what}: {why(result)}")

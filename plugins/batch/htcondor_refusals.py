@@ -13,7 +13,7 @@ from elastiq.plugins.batch import htcondor_slots as pool
 from elastiq.plugins.batch.htcondor_ads import Row
 
 # What the startd says to a drain.
-ALREADY_DRAINING, CHECK_FAILED = b"error code 10001", b"error code 10003"
+ALREADY_DRAINING, NO_SUCH_DRAIN, CHECK_FAILED = b"error code 10001", b"error code 10002", b"error code 10003"
 SEE = "see docs/htcondor.md"
 
 
@@ -56,7 +56,27 @@ def refused(reason: str) -> DrainAnswer:
     return DrainAnswer(DrainOutcome.REFUSED, reason)
 
 
-def our_drains(worker: str, slots: Sequence[Row], mark: str, gives_reason: bool) -> set[str]:
+def not_forgotten(result: CommandResult, worker: str) -> SourceError:
+    hint = "ADVERTISE_STARTD would allow it, see docs/htcondor.md"
+    return SourceError(f"the ads of {worker} stay in the collector until they expire ({hint}): {why(result)}")
+
+
+def undone(worker: str, slots: Sequence[Row], mark: str, gives_reason: bool, cancel: Callable[[str], None]) -> set[str]:
+    """Undo the worker's drains, which all have to be ours. Returns their reasons."""
+    ours = _our_drains(worker, slots, mark, gives_reason)
+    for startd in pool.startds(slots):
+        cancel(startd)
+    return ours
+
+
+def cancel(run: Callable[..., CommandResult], startd: str) -> None:
+    """Undo a drain, if there is one."""
+    result = run("condor_drain", "-debug", "-cancel", startd)
+    if result.returncode != 0 and NO_SUCH_DRAIN not in result.stderr:
+        raise SourceError(f"condor_drain -cancel of {startd} failed: {why(result)}")
+
+
+def _our_drains(worker: str, slots: Sequence[Row], mark: str, gives_reason: bool) -> set[str]:
     """The reasons of the worker's drains that are ours and may be undone; `SourceError` if one is another's."""
     if not slots:
         raise SourceError(f"the collector knows no worker {worker}: its drain, if any, was not undone")

@@ -156,5 +156,4 @@ def addresses(row: Row) -> frozenset[str]:
     addrs), and the one that a NO_DNS host name is (``10-0-0-7.domain``, ``2001-db8--7.domain``; EC2's
     ``ip-10-0-0-7``)."""
     sinful = BROKER.sub("", urllib.parse.unquote(BROKER.sub("", word(row, "myaddress"))))
-    spelt = (v6.replace("-", ":") or v4 for v6, v4 in LITERAL.findall(sinful))
-    return hosts.addresses(word(row, "machine"), spelt)
+    return hosts.addresses(word(row, "machine"), (v6.replace("-", ":") or v4 for v6, v4 in LITERAL.findall(sinful)))

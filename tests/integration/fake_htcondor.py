@@ -291,6 +291,7 @@ class Command:
             schedd = {"MyType": "Scheduler", **self.state["schedd_ad"]}
             return self.show([{**schedd, "Name": name} for name in self.state["schedds"]])
         rows = [{"MyType": "Collector", **self.state["collector"]}] if "Collector" in self.constraint else []
+        rows += [{"MyType": "Scheduler", "Name": name} for name in self.state["schedds"] if "Sched" in self.constraint]
         only = re.search(r'Machine == "(.*?)"', self.constraint)
         for name, worker in self.state["workers"].items():
             if only is None or only.group(1).lower() == name:

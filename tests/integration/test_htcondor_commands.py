@@ -230,6 +230,132 @@ def test_a_collector_that_forgot_all_schedds_makes_the_queue_unknown(pool: FakeP
         batch.jobs()
 
 
+class Clock:
+    """In the place of `monotonic`."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 1000.0
+        monkeypatch.setattr(htcondor, "monotonic", lambda: self.now)
+
+
+def listings(pool: FakePool) -> int:
+    """How often the collector was asked for the schedds alone."""
+    return sum("-schedd" in argv for argv in pool.calls("condor_status"))
+
+
+def followed(pool: FakePool, *schedds: str) -> HTCondor:
+    """One that has read the workers and the queue of these schedds."""
+    change(pool, schedds=list(schedds))
+    batch = plugin()
+    batch.workers()
+    batch.jobs()
+    assert listings(pool) == 1
+    return batch
+
+
+def test_schedds_that_the_read_of_the_workers_lists_are_not_asked_for_again(
+    pool: FakePool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, batch = Clock(monkeypatch), followed(pool, "head", "two")
+    pool.submit(4, schedd="two")
+    for _ in range(3):
+        clock.now += htcondor.KEPT_S - 1
+        batch.workers()
+        assert (waiting(batch), waiting(batch)) == (4, 4)
+    assert listings(pool) == 1
+    assert len(pool.calls("condor_q")) == 2 + 3 * 2 * 2, "the queues themselves are read each time"
+
+
+def test_a_new_schedd_is_asked_after_the_next_read_of_the_workers(pool: FakePool) -> None:
+    batch = followed(pool, "head")
+    change(pool, schedds=["head", "two"])
+    pool.submit(4, schedd="two")
+    batch.workers()
+    assert (waiting(batch), batch.jobs().complete) == (4, True)
+
+
+@pytest.mark.parametrize("answer", ["none", "fail", "hang", "without the collector's own ad"])
+def test_a_new_schedd_is_found_without_a_good_read_of_the_workers_too(
+    pool: FakePool, monkeypatch: pytest.MonkeyPatch, answer: str
+) -> None:
+    clock, batch = Clock(monkeypatch), followed(pool, "head")
+    change(pool, schedds=["head", "two"])
+    pool.submit(4, schedd="two")
+    if answer == "without the collector's own ad":
+        (pool.bin / "condor_status").rename(pool.bin / "whole")
+        only = 'echo "[{\\"MyType\\": \\"Scheduler\\", \\"Name\\": \\"head\\"}]"'
+        script = f'case "$*" in *-any*) {only};; *) exec {pool.bin}/whole "$@";; esac'
+        (pool.bin / "condor_status").write_text(f"#!/bin/sh\n{script}\n")
+        (pool.bin / "condor_status").chmod(0o755)
+        assert batch.workers().missing
+        assert waiting(batch) == 4, "such an answer says nothing of who is not in it"
+        return
+    if answer != "none":
+        monkeypatch.setattr(batch, "_timeout_s", 1.0)
+        pool.once("workers", answer)
+        with pytest.raises(SourceError):
+            batch.workers()
+        monkeypatch.setattr(batch, "_timeout_s", 20.0)
+    clock.now += htcondor.KEPT_S
+    assert waiting(batch) == 4
+
+
+def test_a_schedd_that_dies_is_missing_at_once_and_its_pool_asked_anew(pool: FakePool) -> None:
+    batch = followed(pool, "head", "two")
+    pool.submit(4, schedd="two")
+    change(pool, dead=["two"])
+    assert "schedd two: condor_q failed" in batch.jobs().missing[0]
+    assert listings(pool) == 1
+    assert not batch.jobs().complete
+    assert listings(pool) == 2, "the next read asks who is there"
+    batch.workers()
+    change(pool, dead=[])  # restarted, at another port: condor_q finds it by its name
+    assert (waiting(batch), batch.jobs().complete) == (4, True)
+
+
+def test_the_only_schedd_that_dies_is_no_empty_queue(pool: FakePool) -> None:
+    batch = followed(pool, "head")
+    pool.submit(4)
+    for what, names in (("dead", ["head"]), ("schedds", [])):  # its ad goes when it ends in good order
+        change(pool, **{what: names})
+        with pytest.raises(SourceError, match="schedd head: condor_q failed"):
+            batch.jobs()
+
+
+def test_a_schedd_under_another_name_is_found_at_once_and_the_old_one_missing(pool: FakePool) -> None:
+    batch = followed(pool, "head")
+    change(pool, schedds=["other"])
+    pool.submit(4, schedd="other")
+    with pytest.raises(SourceError, match="schedd head: condor_q failed"):
+        batch.jobs()
+    jobs = batch.jobs()
+    assert sum(group.waiting for group in jobs.groups) == 4
+    assert len(jobs.missing) == 1 and jobs.missing[0].startswith("schedd head: condor_q failed")
+
+
+def test_while_the_collector_is_down_the_schedds_that_it_listed_are_asked_and_not_for_ever(
+    pool: FakePool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, batch = Clock(monkeypatch), followed(pool, "head")
+    pool.submit(4)
+    (pool.bin / "condor_status").write_text("#!/bin/sh\nexit 1\n")
+    clock.now += htcondor.KEPT_S - 1
+    with pytest.raises(SourceError):
+        batch.workers()
+    assert (waiting(batch), batch.jobs().complete) == (4, True)
+    clock.now += 1
+    with pytest.raises(SourceError, match="condor_status failed"):
+        batch.jobs()
+
+
+def test_who_may_have_a_lost_workers_jobs_is_asked_for_each_time(pool: FakePool) -> None:
+    batch = followed(pool, "head")
+    change(pool, schedds=["head", "two"])  # since the last read of the workers
+    pool.submit(1, status=2, host="slot1_1@w1", schedd="two")
+    assert batch.jobs_recorded_on(["w1"]) == {"w1": 1}
+    assert batch.jobs_on("w1") == ("1.0@two (somebody)",)
+
+
 def test_all_schedds_dead_is_unknown(pool: FakePool) -> None:
     change(pool, schedds=["head", "two"], dead=["head", "two"])
     with pytest.raises(SourceError, match="condor_q failed"):
