@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
 # While a machine boots or drains, the workers and instances are looked at this often at least.
 ATTENTIVE_S = 10.0
+SELDOM_S = 300.0  # while the cloud's word fails no machine, it is asked for impaired ones so seldom at least
 DUE_S = 0.1  # a machine that is due to go then is surely due
+DOUBTED = {State.BOOTING, State.LOST}  # whom the cloud's word may fail (`discrepancies.impaired`)
 MOVING = TO_COME | {State.DRAINING, State.TERMINATING}
 LONGEST_BACKOFF_S = 600.0
 HEARTBEAT_S = 30.0
@@ -192,9 +194,9 @@ class Daemon:
     def period_s(self, name: str, at: Optional[float] = None) -> float:
         """How often a periodic event comes from then on. Machines are looked at once an idle one is due to go."""
         period: float = getattr(self.core.settings, f"{name}_every_s")
-        if name != "check_vms":
-            return period
         registry = self.core.registry
+        if name != "check_vms":
+            return period if name == "check_queue" or registry.count(None, DOUBTED) else max(period, SELDOM_S)
         # What is being emptied may take days.
         moving = registry.count(None, MOVING)
         if moving and moving > sum(bool(node.emptied) and node.state is State.DRAINING for node in registry):
@@ -208,6 +210,7 @@ class Daemon:
         """Read workers and instances, update the registry, then plan."""
         self.observer.read_instances()
         self.observer.read_workers()
+        self.advance("check_vms_in_error", self.period_s("check_vms_in_error"))
         self.catalogue.ask()
         self.observer.launching.seek()
         self.observer.ending.again()

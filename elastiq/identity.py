@@ -61,8 +61,7 @@ def own_addresses(root: Path = Path("/")) -> frozenset[str]:
     except OSError as error:
         # Unknown is not empty: without its addresses the head node could not tell itself from a worker.
         raise IdentityError(f"{net}: cannot read our own addresses: {error.strerror}") from None
-    addresses = map(ipaddress.ip_address, found)
-    return frozenset(str(one) for one in addresses if not (one.is_loopback or one.is_link_local))
+    return frozenset(str(one) for one in map(ipaddress.ip_address, found) if not (one.is_loopback or one.is_link_local))
 
 
 def own_instance_id(root: Path = Path("/")) -> Optional[str]:

@@ -24,5 +24,4 @@ def of_endpoint(options: Mapping[str, Any]) -> str:
     """The dialect of an endpoint that can be no other cloud's, else empty."""
     url = urlsplit(options.get("api_url") or "")
     place = f"{url.hostname or ''}{url.path or '/'}"
-    fitting = (one for one in TABLE.sections() if (form := TABLE[one]["endpoints"]) and re.search(form, place))
-    return next(fitting, "")
+    return next((one for one in TABLE.sections() if (form := TABLE[one]["endpoints"]) and re.search(form, place)), "")

@@ -10,7 +10,7 @@ import pytest
 
 from elastiq import planner
 from elastiq.commanding import carry_out
-from elastiq.daemon import ATTENTIVE_S, Daemon
+from elastiq.daemon import ATTENTIVE_S, SELDOM_S, Daemon
 from elastiq.demand import Standing
 from elastiq.interfaces import Instances, InstanceState, Jobs, SourceError, Terms, WorkerState
 from elastiq.nodes import State
@@ -279,6 +279,28 @@ def test_an_impaired_machine_whose_worker_reports_is_left_alone() -> None:
     rig.cloud.script.answers["problems"] = {"i-1": "impaired"}
     rig.pass_time(60.0)
     assert (state_of(node), rig.executor.acts()) == (State.IDLE, [])
+
+
+def asked_for_problems(rig: Rig, seconds: float) -> int:
+    before = len(rig.cloud.script.calls("problems"))
+    rig.pass_time(seconds)
+    return len(rig.cloud.script.calls("problems")) - before
+
+
+def test_impaired_machines_are_asked_for_seldom_while_the_clouds_word_fails_none() -> None:
+    rig, node = idle_rig(idle_for_time_s=1e6)
+    assert asked_for_problems(rig, 3600.0) == 3600 / SELDOM_S
+    rig.batch.set_workers()
+    while state_of(node) is not State.LOST:
+        rig.pass_time(5.0)
+    rig.cloud.script.answers["problems"] = {"i-1": "impaired"}
+    rig.pass_time(rig.core.settings.check_vms_every_s + rig.core.settings.check_vms_in_error_every_s)
+    assert node.reason == "the cloud says impaired", "once it might be one, it is asked for at the key's period again"
+
+
+def test_a_longer_period_of_the_key_is_not_shortened() -> None:
+    rig, _ = idle_rig(idle_for_time_s=1e6, check_vms_in_error_every_s=1200.0)
+    assert asked_for_problems(rig, 3600.0) == 3
 
 
 # --------------------------------------------------------------------------- trials through the loop
