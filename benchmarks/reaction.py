@@ -10,8 +10,8 @@ All at default settings, but for waiting_jobs_time_s = 0.
 
 Calls an hour: the whole daemon on a simulated cluster whose batch system tells of each change as HTCondor's plugin
 does: once, until the queue is read again. "looks" are reads of the queue (a command for each schedd: calls.py has
-all that is called), "stats" those of the queue's log (stat(2); a real negotiator causes 60 more by writing beside it); "seen
-after" is the time from the submission to the first read that has the job.
+all that is called), "stats" those of the queue's log (stat(2); a real negotiator causes 60 more by writing beside
+it); "seen after" is the time from the submission to the first read that has the job.
 
 On the rig, each run starts a daemon into an empty pool and submits one job: polled, at a random moment of the period.
 The time is taken from before condor_submit begins to the arrival of the call at the EC2 API, both by the clock of this

@@ -228,3 +228,8 @@ def test_a_collector_that_is_away_is_unknown_and_one_that_came_back_is_young(clu
     assert young.source_up_s is None or young.source_up_s < 20
     wait_for(lambda: [one.name for one in plugin("batch.workers()").workers] == [MACHINE], 30, "it is known again")
     assert plugin("batch.workers()").source_up_s < 60
+
+
+def test_the_workers_read_lists_the_schedds_so_that_the_queue_is_one_command(cluster: Cluster) -> None:
+    both = "(batch.jobs(), batch.workers(), printed.clear(), batch.jobs(), len(printed))[-1]"
+    assert wait_for(lambda: plugin(both) == 1, 20, "the schedd's ad is in the collector's answer")
