@@ -138,7 +138,7 @@ class HTCondor(BatchSystem):
                 self._listed = 0.0, set()
         return found, tuple(missing)
 
-    def _known_schedds(self, keep: bool) -> tuple[str, ...]:
+    def _known_schedds(self, keep: bool = False) -> tuple[str, ...]:
         """All that the collector lists, or did until UNLISTED_READS reads ago: the ad of one that hangs
         expires, its jobs do not, and condor_q then fails for it. If there are none, the one of this machine.
         With ``keep`` it is not asked while the workers' reads list those that we know, and all of them answer."""
