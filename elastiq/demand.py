@@ -32,13 +32,14 @@ class WaitingHistory:
         for key, count in seen.items():
             counts = self._counts.setdefault(key, [])
             self._since.setdefault(key, began)
+            if len(counts) > 1 and counts[-1][1] == counts[-2][1] == count:
+                counts.pop()  # while a number stays, its first read and its last say all
             counts.append((began, count))
             # What is needed is the window, and the one read before it that says what was there at its start.
             while len(counts) > 1 and counts[1][0] <= began - max(self.window_s, self.keep_s):
                 counts.pop(0)
-        if jobs.complete:
-            for key in [key for key in self._counts if key not in seen]:
-                del self._counts[key], self._since[key]
+        for key in self._counts.keys() - seen.keys() if jobs.complete else ():
+            del self._counts[key], self._since[key]
 
     def waited(self, key: str, window_s: Optional[float] = None) -> int:
         """How many jobs of the group have waited for the whole window, or another that is kept, as of the last read."""
@@ -49,8 +50,7 @@ class WaitingHistory:
 
     def waiting_s(self, key: str, now: float) -> float:
         """For how long the group has had waiting jobs in every read."""
-        since = self._since.get(key)
-        return 0.0 if since is None else max(0.0, now - since)
+        return max(0.0, now - self._since.get(key, now))
 
 
 class Standing(enum.Enum):

@@ -112,12 +112,17 @@ class QuietExecutor(VirtualExecutor):
         next_s = _next(self._events._timers, ticks, now)
         until = min(next_s, self._calm, math.inf if self._clocks is None else self._clocks) - MARGIN_S
         for timer, name in ticks.items():
-            when, same_s = timer.when, 0.0 if name == "check_vms" else daemon.period_s(name)
+            told = [source for source in sources if source.partition(" ")[0] in PERIODIC[name]]
+            when, same_s, last = timer.when, 0.0 if name == "check_vms" else daemon.period_s(name), 0.0
             while when < until and timer.action:
-                for source in sources if when > now else ():
-                    if source.partition(" ")[0] in PERIODIC[name]:
-                        _renew(daemon, source, when)
+                if when > now:
+                    last = when
+                    if "workers" in told:  # when they are looked at next follows from what this look shows
+                        _renew(daemon, "workers", when)
                 when += same_s or daemon.period_s(name, when)
+            for source in told if last else ():
+                if source != "workers":
+                    _renew(daemon, source, last)  # of looks that show the same, the last one says all
             if when > timer.when and timer.action:
                 daemon._timers[name] = self._events.at(when, timer.action)
                 timer.cancel()

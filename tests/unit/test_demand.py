@@ -54,6 +54,32 @@ def test_with_no_time_to_wait_the_last_read_counts() -> None:
     assert history(0.0, (100, 5), (115, 1)).waited("g") == 1
 
 
+@given(
+    st.lists(st.tuples(st.sampled_from((1.0, 14.0, 15.0, 40.0)), st.sampled_from((1, 1, 1, 2, 3))), min_size=1),
+    st.sampled_from((0.0, 15.0, 40.0, 100.0)),
+    st.sampled_from((0.0, 60.0)),
+)
+def test_a_number_that_stays_says_as_much_as_all_its_reads(
+    steps: list[tuple[float, int]], window_s: float, keep_s: float
+) -> None:
+    made, reads, began = WaitingHistory(window_s), list[tuple[float, int]](), 100.0
+    made.keep_s = keep_s
+    for step_s, count in steps:
+        began += step_s
+        reads.append((began, count))
+        made.observe(began, Jobs((group(waiting=count),)))
+        for asked_s in {window_s, keep_s or window_s}:
+            at_start = [count for seen, count in reads if seen <= began - asked_s][-1:]
+            since = [count for seen, count in reads if seen > began - asked_s]
+            assert made.waited("g", asked_s) == (min(at_start + since) if at_start else 0)
+
+
+def test_the_reads_of_a_number_that_stays_are_not_kept() -> None:
+    made = history(600.0, *((100.0 + 15 * number, 5) for number in range(1000)))
+    assert made.waited("g") == 5
+    assert sum(map(len, made._counts.values())) <= 3
+
+
 def test_a_group_that_vanished_and_came_back_begins_to_wait_anew() -> None:
     made = history(40.0, (100, 5), (140, 5))
     made.observe(150, Jobs(()))
