@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
+from functools import partial
 from typing import Callable, Mapping, Optional
 
 from elastiq.core import Core
@@ -11,6 +12,7 @@ from elastiq.daemon import Daemon
 from elastiq.events import Action, EventQueue, Timer
 from elastiq.interfaces import Owner, Resources
 from elastiq.settings import Settings
+from elastiq.simulation import sure
 from elastiq.simulation.batch import SimulatedBatch
 from elastiq.simulation.clock import VirtualClock, VirtualQueue
 from elastiq.simulation.cloud import SimulatedCloud
@@ -99,7 +101,8 @@ class Cluster:
             new_id=lambda: f"launch{next(self._launches):05}",
             jitter=self._rng,
         )
-        self.daemon = (self._daemon_of or Daemon)(core)
+        daemon_of = self._daemon_of or (partial(Daemon, plans=sure.plan) if self._leave_out else Daemon)
+        self.daemon = daemon_of(core)
         if isinstance(self._executor, QuietExecutor):
             self._executor.watch(self.world, self.daemon)
         if self._watches and isinstance(core.batch, SimulatedBatch):
