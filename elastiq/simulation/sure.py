@@ -2,8 +2,7 @@
 
 Where nothing may be launched, as the quota is used up, no waiting job changes what a plan does, and a queue that is
 long for days has a plan for each change of it. Such a plan is `planner.plan`'s (tests/simulation/test_sure.py), but for
-what is said of the waiting groups and why: nobody asks
-a simulated daemon. Whatever may do something is planned in full.
+what is said of the waiting groups and why: nobody asks a simulated daemon. What may do something is planned in full.
 """
 
 from __future__ import annotations

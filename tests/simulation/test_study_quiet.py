@@ -92,6 +92,8 @@ KINDS = {
     "cost a day": (settings(max_cost_per_day=20.0), 1.01),
     "stop": (settings(Terms(idle_action="stop")), 0.9),
     "in turns": (settings(job_length_s=40.0, estimated_vm_deploy_time_s=450.0), 0.5),
+    "a quota that is used up": (settings(max_vms=3), 1.01),
+    "used up, and a threshold": (settings(max_vms=4, waiting_jobs_threshold=5, waiting_jobs_time_s=300.0), 1.01),
     "long waits": (settings(waiting_jobs_time_s=400.0, waiting_jobs_threshold=3, unused_room_s=200.0), 0.5),
 }
 
@@ -126,7 +128,7 @@ def slices() -> Iterator[Any]:
 
 
 @pytest.mark.parametrize("path", list(slices()))
-@pytest.mark.parametrize("kind", ["plain", "auto"])
+@pytest.mark.parametrize("kind", ["plain", "auto", "a quota that is used up"])
 def test_the_same_is_done_for_a_slice_of_each_trace(path: Path, kind: str) -> None:
     def jobs() -> Iterator[TraceJob]:
         for job in islice(open_trace(path), 80):
