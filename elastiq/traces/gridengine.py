@@ -90,7 +90,7 @@ def _row(
         raise BadLine("no number of slots")
     run_s = end_s - start_s if end_s >= start_s > 0 else wallclock
     asked = _asked(category)
-    memory = [size for size in (_memory_mb(asked.get(key, "")) for key in MEMORY) if size]
+    memory = [size for size in (_memory_mb(asked[key]) for key in MEMORY if key in asked) if size]
     gpus = next((float(asked[key]) for key in GPUS if asked.get(key, "").replace(".", "", 1).isdecimal()), None)
     return (Row(submit_s, run_s, slots, max(memory) * slots if memory else None, None, gpus or None, name=name),)
 

@@ -64,6 +64,7 @@ class _Seen:
 
     identity: tuple[int, ...]
     total: int
+    waits: bool
 
 
 class FileTrace:
@@ -87,7 +88,7 @@ class FileTrace:
         self.header = reading.header
         first: Optional[float] = None
         at_s = 0.0
-        for row in resolved(self._ordered(self._format.read(reading)), self.lines):
+        for row in self._ordered(reading):
             if first is None:
                 first = row.submit_s
                 self.began_at = _wall_time(first, self.header)
@@ -102,16 +103,17 @@ class FileTrace:
         """How much was given, 0 to 1; 0 while the jobs are put in order."""
         return self._given / self._total if self._total else 0.0
 
-    def _ordered(self, rows: Iterator[Row]) -> Iterator[Row]:
+    def _ordered(self, reading: Reading) -> Iterator[Row]:
+        rows = self._format.read(reading)
         identity = self._source.identity()
         if self._in_order is not None and self._in_order.identity == identity:
             self._total = self._in_order.total
-            yield from rows
+            yield from resolved(rows, self.lines) if self._in_order.waits else rows
             return
         found = Sorted(rows, self._source.name)
         self._total = found.total
-        self._in_order = _Seen(identity, found.total) if found.was_so else None
-        yield from found
+        self._in_order = _Seen(identity, found.total, reading.waits) if found.was_so else None
+        yield from resolved(found, self.lines) if reading.waits else found
 
     def _jobs(self, row: Row, at_s: float) -> Iterator[TraceJob]:
         _, run_s, cpus, memory_mb, disk_mb, gpus, parts, name, removed_after_s, after, think_s, _line = row

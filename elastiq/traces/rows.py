@@ -54,6 +54,7 @@ class Reading:
         self.source = source
         self.tally = tally
         self.header: dict[str, str] = {}
+        self.waits = False  # whether any job waits for others
         self._split_at = split_at or MOST
 
     def rows(self, parse: Callable[[str], Sequence[Row]]) -> Iterator[Row]:
@@ -66,8 +67,10 @@ class Reading:
         no job or cannot be one, `BadLine` where it is none at all."""
         try:
             rows = parse(*found)
+            waits = False
             for row in rows:
                 self._check(row)
+                waits = waits or bool(row.after)
         except BadLine as exc:
             self.tally.is_bad(number, exc)
         except (ValueError, ArithmeticError):  # of a number that no log has, as one of 5,000 digits
@@ -77,25 +80,47 @@ class Reading:
         except Skip as exc:
             self.tally.skip(str(exc))
         else:
-            return [row._replace(line=number) if row.after else row for row in rows]
+            if not waits:
+                return rows
+            self.waits = True
+            return [row._replace(line=number) for row in rows]
         return ()
 
     def _check(self, row: Row) -> None:
         """Raises `BadLine`."""
         submit_s, run_s, cpus, memory_mb, disk_mb, gpus, parts, _name, removed_after_s, _after, think_s, _line = row
-        if not -MOST < submit_s < MOST:
-            raise BadLine("a time of submission that is none", submit_s)
-        if not 0 <= run_s < MOST:
-            raise BadLine("a negative run time" if run_s < 0 else "too long a run time", run_s)
-        if not 0 <= (cpus or 0) <= MOST_CPUS:
-            raise BadLine("less than no cpus" if (cpus or 0) < 0 else "too many cpus", cpus)
-        for what, size in (("much memory", memory_mb), ("much disk", disk_mb), ("many gpus", gpus)):
-            if size is not None and not 0 <= size < MOST:
-                raise BadLine(f"less than no {what.split()[1]}" if size < 0 else f"too {what}", size)
-        for what, time_s in (("removed_after", removed_after_s), ("think", think_s)):
-            if time_s is not None and not 0 <= time_s < MOST:
-                raise BadLine(f"a time of {what} that is none", time_s)
-        if parts < 1:
-            raise BadLine("a job of no part", parts)
-        if (all_parts := parts * max(1.0, (cpus or 0) / self._split_at)) > MOST_PARTS:
+        # All at once: a million jobs are as they should be. What is no number (nan) is none of these.
+        if not (
+            -MOST < submit_s < MOST
+            and 0 <= run_s < MOST
+            and 0 <= (cpus or 0) <= MOST_CPUS
+            and 0 <= (memory_mb or 0) < MOST
+            and 0 <= (disk_mb or 0) < MOST
+            and 0 <= (gpus or 0) < MOST
+            and 0 <= (removed_after_s or 0) < MOST
+            and 0 <= think_s < MOST
+            and parts >= 1
+        ):
+            raise _fault(row)
+        if (parts > 1 or (cpus or 0) > self._split_at) and (
+            all_parts := parts * max(1.0, (cpus or 0) / self._split_at)
+        ) > MOST_PARTS:
             raise BadLine("a job of too many parts", all_parts)
+
+
+def _fault(row: Row) -> BadLine:
+    """What of a row is out of all bounds."""
+    submit_s, run_s, cpus, memory_mb, disk_mb, gpus, _parts, _name, removed_after_s, _after, think_s, _line = row
+    if not -MOST < submit_s < MOST:
+        return BadLine("a time of submission that is none", submit_s)
+    if not 0 <= run_s < MOST:
+        return BadLine("a negative run time" if run_s < 0 else "too long a run time", run_s)
+    if not 0 <= (cpus or 0) <= MOST_CPUS:
+        return BadLine("less than no cpus" if (cpus or 0) < 0 else "too many cpus", cpus)
+    for what, size in (("much memory", memory_mb), ("much disk", disk_mb), ("many gpus", gpus)):
+        if size is not None and not 0 <= size < MOST:
+            return BadLine(f"less than no {what.split()[1]}" if size < 0 else f"too {what}", size)
+    for what, time_s in (("removed_after", removed_after_s), ("think", think_s)):
+        if time_s is not None and not 0 <= time_s < MOST:
+            return BadLine(f"a time of {what} that is none", time_s)
+    return BadLine("a job of no part", row.parts)

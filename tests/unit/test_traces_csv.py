@@ -76,6 +76,15 @@ def test_a_loop_of_two_is_cut_and_noted(tmp_path: Path) -> None:
     assert sorted(lines.noted_lines) == sorted(lines.noted)
 
 
+@pytest.mark.parametrize("first_at", [0, 9])
+def test_each_pass_over_a_trace_finds_the_same_rings(tmp_path: Path, first_at: int) -> None:
+    """In order, when the second is given as it is read, and out of order."""
+    trace = opened(tmp_path, f"id,at,run_s,after\nz,{first_at},1,\na,0,1,c\nb,0,1,a\nc,0,1,b\n")
+    passes = [(list(trace), trace.lines.noted_lines) for _ in range(3)]
+    assert passes[0] == passes[1] == passes[2]
+    assert passes[0][1] == {"waits for a job that waits for it": [3]}
+
+
 @pytest.mark.parametrize(
     ("table", "comes_at", "note"),
     [
