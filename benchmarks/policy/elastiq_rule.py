@@ -14,11 +14,10 @@ from functools import cache
 from pathlib import Path
 from typing import Mapping
 
-from benchmarks.policy.ground import LATENCY, Ground, Workload, ground, takes_half
+from benchmarks.policy.ground import LATENCY, Ground, Workload, ground
 from elastiq import config
-from elastiq.interfaces import JobGroup, Resources
+from elastiq.interfaces import Resources
 from elastiq.settings import Settings
-from elastiq.simulation.batch import SimulatedBatch
 from elastiq.simulation.cluster import Cluster
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "elastiq.conf.example"
@@ -61,16 +60,6 @@ def parsed(text: str) -> dict[str, str]:
     return found
 
 
-class OwnSize(SimulatedBatch):
-    """A batch system whose machines are known to start only jobs that take more than half of them."""
-
-    def fits(self, group: JobGroup, machine: Resources) -> tuple[bool, str]:
-        """As `BatchSystem.fits`."""
-        fits, why = super().fits(group, machine)
-        half = takes_half(group.request.cpus or 0.0, machine)
-        return (fits, why) if half or not fits else (False, "takes no more than half of the machine")
-
-
 class Elastiq(Cluster):
     """The daemon of a cluster whose world is `Ground`."""
 
@@ -79,12 +68,8 @@ class Elastiq(Cluster):
     def __init__(self, workload: Workload, seed: int, changed: Mapping[str, str]) -> None:
         rng = random.Random(seed)
         settings = settings_of(workload, changed)
-        self._own_size = workload.own_size
         super().__init__(settings, workload.sizes, rng, latency=LATENCY, leave_out=True, forgetful=True, watches=True)
         self.world: Ground = ground(workload, self.events, self.clock, rng)
-
-    def _batch(self) -> SimulatedBatch:
-        return OwnSize(self.world, self.owner) if self._own_size else super()._batch()
 
     def start(self) -> None:
         """As `Runner.start`."""

@@ -99,7 +99,6 @@ class Ground(World):
         self.waits_s: list[float] = []
         self.on_birth = self._born
         self._used_last: dict[str, float] = {}
-        self.own_size = False
         self.at_end: dict[int, Callable[[], object]] = {}  # by the job's number; nothing here kills one
 
     def _born(self, machine: Machine) -> None:
@@ -137,10 +136,6 @@ class Ground(World):
             if fitting:
                 self.start(job, min(fitting, key=partial(self._put_off_s, job)))
 
-    def _preferred(self) -> list[SimWorker]:
-        found = super()._preferred()
-        return [one for one in found if takes_half(self._asked.takes[0], one.total)] if self.own_size else found
-
     def _put_off_s(self, job: Job, worker: SimWorker) -> tuple[float, float]:
         """By how much a job puts off the time at which a machine is idle; then its free cores."""
         ends = [(one.first_started_at or 0.0) + one.length_s for one in worker.jobs]
@@ -149,11 +144,6 @@ class Ground(World):
 
 def _fits(job: Job, worker: SimWorker) -> bool:
     return request_fits(job.request, worker.free())[0]
-
-
-def takes_half(cpus: float, machine: Resources) -> bool:
-    """As ``START = 2 * TARGET.RequestCpus > TotalCpus`` (docs/htcondor.md)."""
-    return 2 * cpus > (machine.cpus or 0.0)
 
 
 def ground(workload: Workload, events: EventQueue, clock: VirtualClock, rng: random.Random) -> Ground:
