@@ -12,12 +12,13 @@ from elastiq.cli.asking import tell
 from elastiq.cli.playing import Found, Work
 from elastiq.cli.table import Screen
 from elastiq.whatif import table
-from elastiq.whatif.placing import words
+from elastiq.whatif.placing import SECTION, words
 from elastiq.whatif.report import ReportError, write_report
 from elastiq.whatif.runs import Outcome
 from elastiq.whatif.source import Seen
 from elastiq.whatif.terms import Result
 
+LONG_S = 600.0  # a p95 wait above is no boot's
 
 def show(found: Found) -> int:
     """Print and write what is asked for; returns the exit code. What cannot be written keeps nothing else from being
@@ -109,7 +110,9 @@ def assumed(work: Work, outcomes: Sequence[Outcome]) -> list[str]:
     supposed = work.run().supposed
     unknown = any(one.result.cost is None for one in outcomes)
     unpriced = [supposed.unpriced or "cost is not known: some flavour has no price"] if unknown else []
-    notes = [f"settings: {work.where}", *supposed.notes, *unpriced, *work.settings.notes]
+    but_for = [str(change) for change in work.set if change.section != SECTION]
+    settings = f"settings: {work.where}" + (f"; but {', '.join(but_for)}" if but_for else "")
+    notes = [settings, *supposed.notes, *unpriced, *work.settings.notes]
     of_way = words(work.way.placement, work.way.own_size)
     at = notes.index(of_way)
     ways = dict.fromkeys(work.way.changed(one.result.settings) for one in outcomes)
@@ -120,7 +123,13 @@ def assumed(work: Work, outcomes: Sequence[Outcome]) -> list[str]:
 
 def noticed(work: Work, outcome: Outcome) -> list[str]:
     """What a person should know of the trace."""
-    return table.notes(outcome.result, outcome.seen, work.run().supposed.machines)
+    supposed, result = work.run().supposed, outcome.result
+    found = table.notes(result, outcome.seen, supposed.machines)
+    most = None if work.args.sweep else supposed.settings.max_vms
+    if most and result.peak_vms >= most and (result.p95_wait_s or 0.0) > LONG_S:
+        more = f"--sweep max_vms={most},{2 * most},{4 * most}"
+        found.append(f"max_vms = {most} was reached, and jobs waited for it: {more} shows what more would bring")
+    return found
 
 
 def _text(found: Found) -> Iterator[str]:

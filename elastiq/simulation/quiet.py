@@ -105,8 +105,10 @@ class QuietExecutor(VirtualExecutor):
     def _leap(self, daemon: Daemon) -> None:
         """Let the daemon's periodic events pass that would only ask in vain, up to the world's next event."""
         ticks, now = {daemon._timers[name]: name for name in PERIODIC}, daemon.core.now()
-        sources = [f"{kind} {site}" for site in daemon.core.clouds for kind in ("cloud", "problems")]
-        sources = ["queue", "workers", *(source for source in sources if source in self._seen)]
+        sources = ["queue", "workers"]
+        for site in daemon.core.clouds:  # where there are no machines, nobody asks for their problems
+            kinds = ("cloud", "problems") if daemon.core.registry.instance_ids(site) else ("cloud",)
+            sources += [source for source in (f"{kind} {site}" for kind in kinds) if source in self._seen]
         if not all(map(self._in_vain, sources)):
             return
         next_s = _next(self._events._timers, ticks, now)

@@ -23,6 +23,10 @@ FORMATS = {
     for each in (condor.FORMAT, torque.FORMAT, gridengine.FORMAT, sacct.FORMAT, swf.FORMAT, plain.FORMAT)
 }
 SHAPES_KEPT = 4096
+# A time that is wrong, as a 0 among times of today, must not let a simulation play 50 years of nothing.
+WEEK_S = 7 * 86_400.0
+GAP_S, LEFT_S = 366 * 86_400.0, 4 * WEEK_S
+GAP = "comes more than a year after the one before (is a time wrong?): of the time between, four weeks are left"
 
 
 def open_trace(
@@ -87,14 +91,18 @@ class FileTrace:
         reading = Reading(self._source, self.lines, self._split_at)
         self.header = reading.header
         first: Optional[float] = None
-        at_s = 0.0
+        at_s = left_out_s = 0.0
         for row in self._ordered(reading):
             if first is None:
                 first = row.submit_s
                 self.began_at = _wall_time(first, self.header)
             self._given += 1
-            # The file may have changed while it was read: never backwards.
-            at_s = max(at_s, round(row.submit_s - first, 6) if first > EPOCH else row.submit_s - first)
+            comes_s = (round(row.submit_s - first, 6) if first > EPOCH else row.submit_s - first) - left_out_s
+            if comes_s - at_s > GAP_S:
+                weeks = (comes_s - at_s - LEFT_S) // WEEK_S  # whole ones, for schedules
+                left_out_s, comes_s = left_out_s + weeks * WEEK_S, comes_s - weeks * WEEK_S
+                self.lines.note(GAP, row.line)
+            at_s = max(at_s, comes_s)  # the file may have changed while it was read: never backwards
             yield from self._jobs(row, at_s)
         if first is None:
             raise TraceError(f"{self._source.name}: {self._nothing()}")

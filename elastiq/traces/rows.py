@@ -9,6 +9,7 @@ from elastiq.traces.source import Source
 
 MOST_CPUS = 1e7  # of one job: no machine on earth has more
 MOST = 1e15  # of any number: what is above was no number of a batch system
+LONGEST_S = 10 * 366 * 86_400.0  # of a run: what is above was no duration, or in another unit
 MOST_PARTS = 100_000  # of one job
 EPOCH = 1e8  # a time above is seconds since 1970 (1973), one below counts from the log's beginning
 
@@ -92,13 +93,13 @@ class Reading:
         # All at once: a million jobs are as they should be. What is no number (nan) is none of these.
         if not (
             -MOST < submit_s < MOST
-            and 0 <= run_s < MOST
+            and 0 <= run_s < LONGEST_S
             and 0 <= (cpus or 0) <= MOST_CPUS
             and 0 <= (memory_mb or 0) < MOST
             and 0 <= (disk_mb or 0) < MOST
             and 0 <= (gpus or 0) < MOST
-            and 0 <= (removed_after_s or 0) < MOST
-            and 0 <= think_s < MOST
+            and 0 <= (removed_after_s or 0) < LONGEST_S
+            and 0 <= think_s < LONGEST_S
             and parts >= 1
         ):
             raise _fault(row)
@@ -113,7 +114,7 @@ def _fault(row: Row) -> BadLine:
     submit_s, run_s, cpus, memory_mb, disk_mb, gpus, _parts, _name, removed_after_s, _after, think_s, _line = row
     if not -MOST < submit_s < MOST:
         return BadLine("a time of submission that is none", submit_s)
-    if not 0 <= run_s < MOST:
+    if not 0 <= run_s < LONGEST_S:
         return BadLine("a negative run time" if run_s < 0 else "too long a run time", run_s)
     if not 0 <= (cpus or 0) <= MOST_CPUS:
         return BadLine("less than no cpus" if (cpus or 0) < 0 else "too many cpus", cpus)
@@ -121,6 +122,6 @@ def _fault(row: Row) -> BadLine:
         if size is not None and not 0 <= size < MOST:
             return BadLine(f"less than no {what.split()[1]}" if size < 0 else f"too {what}", size)
     for what, time_s in (("removed_after", removed_after_s), ("think", think_s)):
-        if time_s is not None and not 0 <= time_s < MOST:
+        if time_s is not None and not 0 <= time_s < LONGEST_S:
             return BadLine(f"a time of {what} that is none", time_s)
     return BadLine("a job of no part", row.parts)

@@ -220,6 +220,24 @@ def test_bad_lines_are_counted_and_shown_and_never_fatal(desk: Desk) -> None:
         assert f"! 1 line is no job and left out (line {number}): {fields} fields, not 18\n" in out
 
 
+def test_what_was_set_is_told_with_the_settings(desk: Desk) -> None:
+    out, _ = desk(*CONF, "jobs.swf", "--set", "max_vms=3", "--set", "job_length_s=5", "--placement", "oldest")
+    assert "elastiq.conf; but max_vms=3, job_length_s=5\n" in out
+    out, _ = desk("jobs.swf", "--set", "ec2.cpus=128")
+    assert "; but ec2.cpus=128\n" in out
+    out, _ = desk(*CONF, "jobs.swf")
+    assert "; but" not in out
+
+
+def test_a_limit_that_jobs_waited_for_is_named(desk: Desk) -> None:
+    limit = "! max_vms = 1 was reached, and jobs waited for it: --sweep max_vms=1,2,4 shows what more would bring\n"
+    desk.write("many.csv", "submit_s,run_s,count\n0,600,50\n")
+    out, _ = desk(*CONF, "many.csv", "--set", "max_vms=1")
+    assert limit in out
+    out, _ = desk(*CONF, "many.csv", "--set", "max_vms=50")
+    assert "was reached" not in out
+
+
 def test_jobs_that_wait_for_each_other_in_a_ring_run_and_are_named(desk: Desk) -> None:
     desk.write("jobs.csv", "id,submit,run_s,after\na,0,60,c\nb,0,60,a\nc,0,60,b\nd,0,60,nobody\n")
     found = desk.json(*CONF, "jobs.csv")

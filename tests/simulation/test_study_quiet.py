@@ -11,6 +11,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
+from elastiq.core import Core
 from elastiq.idling import AUTO
 from elastiq.interfaces import Pool, Resources, Terms
 from elastiq.schedule import Schedule, Window
@@ -135,3 +136,17 @@ def test_the_same_is_done_for_a_slice_of_each_trace(path: Path, kind: str) -> No
             yield job._replace(request=replace(job.request, cpus=min(16.0, job.request.cpus or 1.0)))
 
     assert "launch" in compare(KINDS[kind][0], jobs, 0.99)
+
+
+def test_time_in_which_nothing_is_there_is_passed_over() -> None:
+    """Between two jobs there are weeks without any machine."""
+    weeks_s = 6 * 7 * 86_400.0
+    jobs = [TraceJob(at_s, Resources(cpus=1), 600.0) for at_s in (0.0, weeks_s)]
+    cores: list[Core] = []
+
+    def start(cluster: Cluster) -> None:
+        cores.append(cluster.start_daemon().core)
+
+    found = play(settings(idle_for_time_s=60.0), jobs, ASSUMED, controller=start)
+    assert (found.jobs_done, found.launches) == (2, 2)
+    assert cores[0].counters["reads"] < 10_000, "of the 300,000 of six weeks"

@@ -104,3 +104,23 @@ def test_of_endless_kinds_of_faults_some_are_told_apart(tmp_path: Path) -> None:
     )
     assert lines.bad == 50 == sum(kind.count for kind in lines.bad_kinds.values())
     assert len(lines.bad_kinds) == 21 and lines.bad_kinds["something else"].count == 30
+
+
+def test_a_time_that_is_wrong_lets_nobody_play_half_a_century(tmp_path: Path) -> None:
+    """A 0 among the seconds since 1970, or a century between: four weeks are left, and whole weeks go."""
+    table = "submit_s,run_s\n0,60\n1700000000,60\n1700000600,60\n1700000600,4e8\n5e9,60\n"
+    jobs, lines = read(tmp_path, table)
+    week_s = 7 * 86_400.0
+    gaps = [later.at_s - sooner.at_s for sooner, later in zip(jobs, jobs[1:])]
+    assert len(jobs) == 4 and gaps[1] == 600.0
+    for gap, real_s in zip(gaps[::2], (1_700_000_000.0, 5e9 - 1_700_000_600.0)):
+        assert 4 * week_s <= gap < 5 * week_s and (real_s - gap) % week_s == 0.0
+    assert [(why.partition(" (")[0], count) for why, count in lines.noted.items()] == [
+        ("comes more than a year after the one before", 2)
+    ]
+    assert lines.bad_why == "too long a run time: 400000000.0"
+
+
+def test_a_pause_of_a_year_is_none(tmp_path: Path) -> None:
+    jobs, lines = read(tmp_path, f"submit_s,run_s\n0,60\n{366 * 86_400},60\n")
+    assert (jobs[1].at_s, lines.noted) == (366 * 86_400.0, {})
