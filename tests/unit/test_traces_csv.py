@@ -173,6 +173,8 @@ def test_a_table_that_does_not_say_how_long_jobs_ran_is_none(tmp_path: Path, tex
 
 cpus = st.one_of(st.none(), st.floats(0, 1e7))
 amounts = st.one_of(st.none(), st.floats(0, 1e12), st.integers(0, 10**6).map(float))
+runs_s = st.floats(0, 3e8)
+removals_s = st.one_of(st.none(), runs_s)
 words = st.text(
     st.characters(blacklist_categories=("Cs", "Cc", "Zs", "Zl", "Zp"), blacklist_characters=";"), max_size=8
 )
@@ -189,7 +191,7 @@ def traces(draw: st.DrawFn) -> list[TraceJob]:
         request = Resources(draw(cpus), draw(amounts), draw(amounts), draw(amounts))
         after = tuple(f"parent-{word}" for word in draw(st.lists(some_words, max_size=3)))
         jobs.append(
-            TraceJob(at_s, request, draw(st.floats(0, 1e9)), draw(words), draw(amounts), after, draw(st.floats(0, 1e6)))
+            TraceJob(at_s, request, draw(runs_s), draw(words), draw(removals_s), after, draw(st.floats(0, 1e6)))
         )
     return jobs
 
