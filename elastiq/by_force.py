@@ -111,7 +111,10 @@ def _some(jobs: tuple[str, ...]) -> str:
 
 def _gently(daemon: Daemon, node: Node) -> Answers:
     core, ending = daemon.core, daemon.observer.ending
+    if node.state in (State.TERMINATING, State.FAILED):  # on its way: should it come back, the order still holds
+        node.ordered = node.ordered or END
     if node.state is State.TERMINATING:
+        core.persist()
         return shown(node)
     unknown = daemon.observer.no_end()
     if not unknown and node.site not in daemon.observer.sites():

@@ -539,6 +539,18 @@ def test_a_full_disk_does_not_keep_a_forced_end_from_happening() -> None:
     rig.answer()
     assert answer.result(0)["killed"] == ["12.0"] and ended(rig) == ["i-1"]
 
+@pytest.mark.parametrize("state", [State.TERMINATING, State.FAILED])
+def test_an_end_that_a_person_asked_for_holds_should_the_machine_come_back(state: State) -> None:
+    """Its end is asked for already, and may take no effect: who wanted it gone is not to ask again."""
+    rig, node = rig_with(a_worker())
+    rig.core.registry.move(node, state, "idle", 0.0)
+    ask(rig, "terminate")
+    assert node.ordered == "elastiqctl terminate"
+    rig.core.registry.move(node, State.BUSY, "its end took no effect, and it takes jobs again", 0.0)
+    shows(rig, BUSY)
+    rig.pass_time(60.0)
+    assert (state_of(node), node.reason) == (State.DRAINING, "elastiqctl terminate"), "it goes after its jobs"
+
 
 @pytest.mark.parametrize("state", [State.BOOTING, State.PENDING, State.FAILED, State.STOPPED, State.TERMINATING])
 def test_with_force_a_machine_without_a_worker_ends_at_once(state: State) -> None:
