@@ -60,7 +60,8 @@ def found(
 
 def _end(lanes: Iterable[_Lane]) -> None:
     """End the commands of looks that hang; what hangs otherwise ends with the process."""
-    hanging = [thread for lane in lanes for thread in tuple(lane.hanging)]
+    # One that is not alive has ended meanwhile, or is just being started.
+    hanging = [thread for lane in lanes for thread in tuple(lane.hanging) if thread.is_alive()]
     if hanging:
         command.kill_all()
         end = time.monotonic() + END_S

@@ -189,3 +189,27 @@ def test_whoever_has_seen_enough_while_the_looks_are_being_started_leaves_no_com
         assert [type(error) for error in ends] == [command.CommandInterrupted] * (3 if started else 0)
     finally:
         command.stopping.clear()
+
+
+def test_a_look_that_is_just_being_started_is_no_obstacle_for_who_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is known before its thread runs, and a thread that does not run yet cannot be waited for."""
+    start, lanes = threading.Thread.start, itertools.count()
+
+    def interrupted(thread: threading.Thread) -> None:
+        if not thread.name.startswith("elastiq check"):
+            known.set()
+            assert left.wait(PATIENCE_S)
+        elif next(lanes):
+            assert known.wait(PATIENCE_S)
+            raise KeyboardInterrupt
+        start(thread)
+
+    known, left = threading.Event(), threading.Event()
+    monkeypatch.setattr(threading.Thread, "start", interrupted)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            found({"x": {"a": says("a"), "b": says("b")}}, 300)
+    finally:
+        left.set()
+        until(lambda: not any(one.name.startswith("elastiq check") for one in threading.enumerate()))
+        command.stopping.clear()
