@@ -50,7 +50,7 @@ class Sorted:
             self.close()
             remedy = f"{exc.strerror} (TMPDIR names another place)"
             raise TraceError(f"{name}: its jobs cannot be put in order in {_where()}: {remedy}") from exc
-        except BaseException:
+        except BaseException:  # whatever it is, Ctrl-C too: only to leave no file open, and it goes on
             self.close()
             raise
 

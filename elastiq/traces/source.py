@@ -113,8 +113,8 @@ class Source:
             raise TraceError(f"{self.name}: {exc.strerror if exc.errno else f'is damaged: {exc}'}") from exc
         except UnicodeError as exc:
             raise TraceError(f"{self.name}: is no text: {exc.reason if hasattr(exc, 'reason') else exc}") from exc
-        except Exception as exc:
-            if type(exc).__name__ != "LZMAError":  # its module may not be there to be named
+        except Exception as exc:  # to find lzma's own, whose module may not be there to be named: all others go on
+            if type(exc).__name__ != "LZMAError":
                 raise
             raise TraceError(f"{self.name}: is damaged: {exc}") from exc
 
